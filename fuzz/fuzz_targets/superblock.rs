@@ -1,5 +1,6 @@
 //! Any block, as it is and with its checksum made right: decoding never panics, and what passes
-//! encodes and comes back; so is the label of a pool, which lies in the same places. Two blocks together go through the choice of a copy and of an array.
+//! encodes and comes back; so is the label of a pool, which lies in the same places. Two blocks
+//! together go through the choice of a copy and of an array.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

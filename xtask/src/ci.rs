@@ -5,9 +5,9 @@
 //! everything that is wrong. Only a workspace that does not build ends the run early, since nothing
 //! after it could speak.
 //!
-//! A step *beside* others is one that they do not wait for; its line comes last. Kernels are brought
-//! and built beside the compiler, which leaves a CPU idle while it links. The virtual machines begin
-//! when the tests with clocks are over, and what no clock decides runs beside them.
+//! A step *beside* others is one that they do not wait for; its line comes last. Kernels are
+//! brought and built beside the compiler, which leaves a CPU idle while it links. The virtual
+//! machines begin when the tests with clocks are over, and what no clock decides runs beside them.
 
 use crate::bench::BENCHES;
 use crate::outcome::{Counts, Outcome};
@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The part that takes under five minutes: no fuzzing, no virtual machine, no benchmarks, no planted
-    /// bugs, one demo, few seeds
+    /// The part that takes under five minutes: no fuzzing, no virtual machine, no benchmarks, no
+    /// planted bugs, one demo, few seeds
     #[arg(long)]
     pub(crate) quick: bool,
     /// Only the steps whose name contains this word (may be given several times)

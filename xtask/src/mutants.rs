@@ -1,9 +1,10 @@
-//! `cargo xtask mutants`: changes the engine in small ways, and looks whether the simulator notices.
+//! `cargo xtask mutants`: changes the engine in small ways, and looks whether the simulator
+//! notices.
 //!
-//! `cargo mutants` makes the changes: a comparison turned round, a function that returns at once. The
-//! judges are the simulator's own tests: its scenarios, and seeds of every level. A mutant that
-//! survives is code whose loss no test would notice. By default a sample is drawn; which one follows
-//! from `--seed`.
+//! `cargo mutants` makes the changes: a comparison turned round, a function that returns at once.
+//! The judges are the simulator's own tests: its scenarios, and seeds of every level. A mutant that
+//! survives is code whose loss no test would notice. By default a sample is drawn; which one
+//! follows from `--seed`.
 //!
 //! Order: list all mutants; draw; run the tests without a mutant; test the mutants one by one in a
 //! copy of the tree; print each survivor with its place and what was changed.

@@ -13,8 +13,8 @@
 /// A bug that can be planted inside the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
-    /// An array serves before it is durable that every member has a superblock of this start, and has
-    /// stopped before the same of the stop.
+    /// An array serves before it is durable that every member has a superblock of this start, and
+    /// has stopped before the same of the stop.
     ServesUnsealed,
     /// What members are known to have does not count.
     PastIgnored,
@@ -181,9 +181,11 @@ pub enum Canary {
     ResumedNotSpread,
     /// The copy of a window is believed whatever its base.
     CopyOfAnyBase,
-    /// A table that calls a member in sync goes to newcomers although that member left before it had it.
+    /// A table that calls a member in sync goes to newcomers although that member left before it
+    /// had it.
     FirstWaveGoesOn,
-    /// A write goes in place by records that were made when a column had a member which left meanwhile.
+    /// A write goes in place by records that were made when a column had a member which left
+    /// meanwhile.
     LossIgnored,
     /// Records are written over when one member too few has published that they are retired.
     PublishedByTooFew,

@@ -6,8 +6,9 @@
 //! A volume's request is split along the volume's extents first; the rest of the engine knows
 //! nothing of volumes.
 //!
-//! A long discard is a write-zeroes: it costs no more, and regions that several of them cover can be
-//! given back (`shard::zero_tracker`). Of a short one, whole stripes are zeroed and the rest is left as it is.
+//! A long discard is a write-zeroes: it costs no more, and regions that several of them cover can
+//! be given back (`shard::zero_tracker`). Of a short one, whole stripes are zeroed and the rest is
+//! left as it is.
 //!
 //! Discards and write-zeroes give whole regions to the array, which forgets them; the rest goes to
 //! shards. A piece that was split by the geometry of another moment comes back, and is split anew.
@@ -75,9 +76,9 @@ impl Router {
         }
     }
 
-    /// The array's shape is about to change ([`ToShard::Quiesce`]): a last region that is shorter than
-    /// others may become longer, so it is not given back as a whole until [`Router::reshape`] or
-    /// [`Router::resume`].
+    /// The array's shape is about to change ([`ToShard::Quiesce`]): a last region that is shorter
+    /// than others may become longer, so it is not given back as a whole until [`Router::reshape`]
+    /// or [`Router::resume`].
     pub fn quiesce(&mut self) {
         self.held = true;
     }
@@ -158,8 +159,8 @@ impl Router {
     }
 
     /// Splits a piece that comes back because it was split by the geometry of another moment. Its
-    /// parts count as the piece. What stays whole keeps its id: it may come back as often as it will
-    /// until this router has heard of the shape that the shards have.
+    /// parts count as the piece. What stays whole keeps its id: it may come back as often as it
+    /// will until this router has heard of the shape that the shards have.
     pub fn again(&mut self, piece: Request, pieces: &mut Vec<(Target, Request)>) {
         let Request { id, op } = piece;
         let (offset, len) = match &op {

@@ -697,8 +697,8 @@ fn slots_that_are_to_go_hold_nothing_but_parity_when_all_has_moved_and_not_befor
     assert!(others.map(moving).all(|g| g.to_go().is_none()));
 }
 
-/// What is left when parities go has to be what the level with fewer of them computes; and parities of
-/// one data column have to be copies, or an array would be no mirror.
+/// What is left when parities go has to be what the level with fewer of them computes; and parities
+/// of one data column have to be copies, or an array would be no mirror.
 #[test]
 fn parities_that_stay_are_those_of_the_level_without_the_others() {
     let levels = [Level::Raid5, Level::Raid6, Level::Raid7_3];

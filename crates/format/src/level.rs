@@ -69,13 +69,14 @@ impl Level {
     }
 
     /// The level with so many parities more over the same data, where there is one and the parities
-    /// that are there are the same at both: up to three, each is what it is whatever comes after it.
+    /// that are there are the same at both: up to three, each is what it is whatever comes after
+    /// it.
     pub fn with_parities(self, more: usize) -> Option<Level> {
         self.of_parities(|now| now.checked_add(more))
     }
 
-    /// The level with so many parities fewer over the same data, in the same way: the first two of any
-    /// code are the same, and so are all of those from four on. RAID 0 where none is left.
+    /// The level with so many parities fewer over the same data, in the same way: the first two of
+    /// any code are the same, and so are all of those from four on. RAID 0 where none is left.
     pub fn without_parities(self, fewer: usize) -> Option<Level> {
         let left = usize::from(self.parity_count()).checked_sub(fewer)?;
         match self {
@@ -109,8 +110,8 @@ impl Level {
         }
     }
 
-    /// The level of groups of this one, or of one group: 5 and 50, 6 and 60, 7.3 and 70. `None` where
-    /// there is no such level.
+    /// The level of groups of this one, or of one group: 5 and 50, 6 and 60, 7.3 and 70. `None`
+    /// where there is no such level.
     pub fn with_groups(self, groups: bool) -> Option<Level> {
         let (one, several) = match self {
             Level::Raid5 | Level::Raid50 => (Level::Raid5, Level::Raid50),
@@ -121,9 +122,9 @@ impl Level {
         Some(if groups { several } else { one })
     }
 
-    /// The level that an array of this one and of so many members has once data columns are added to
-    /// its one group; `None` where they cannot be. A mirror is an array whose parities are copies of
-    /// its one data column.
+    /// The level that an array of this one and of so many members has once data columns are added
+    /// to its one group; `None` where they cannot be. A mirror is an array whose parities are
+    /// copies of its one data column.
     pub fn with_data(self, members: u8, more: usize) -> Option<Level> {
         let widened = u8::try_from(more).ok()?.checked_add(members)?;
         match self {

@@ -2,7 +2,8 @@
 //!
 //! A member carries, in this order: a first superblock, the region map and the list of unreadable
 //! blocks (two places for each), the stripe log, the data, and a last superblock. The data of an
-//! array that is carved begins with a table of volumes. A device that waits in a pool of spares carries a label instead. The tables of bytes stand in `docs/explanation/on-disk-format.md`.
+//! array that is carved begins with a table of volumes. A device that waits in a pool of spares
+//! carries a label instead. The tables of bytes stand in `docs/explanation/on-disk-format.md`.
 //!
 //! Invariants:
 //! * A value that came out of `decode` is valid by type: the checksum was right, the block was

@@ -2,15 +2,16 @@
 //! superblock tells of it.
 //!
 //! Level, members and table of the superblock are those of the new shape. The elder one differs in
-//! its members, its groups, its bands and in which of its parities rotate: strip, number of parities,
-//! rows of each member and regions are the same, and members that are new lie behind those that were there. With one data column it is that of a
-//! mirror: parities of one strip are copies of it.
+//! its members, its groups, its bands and in which of its parities rotate: strip, number of
+//! parities, rows of each member and regions are the same, and members that are new lie behind
+//! those that were there. With one data column it is that of a mirror: parities of one strip are
+//! copies of it.
 //!
 //! Invariant: the superblock tells of rows of the new shape only when they are durable on every
 //! live member.
 //!
-//! Deliberately absent: how data moves, and which row an address lies in (the engine's `reshape::migrate` and
-//! `geometry`).
+//! Deliberately absent: how data moves, and which row an address lies in (the engine's
+//! `reshape::migrate` and `geometry`).
 
 use crate::error::Invalid;
 use crate::level::Level;
@@ -23,8 +24,9 @@ pub struct Moving {
     pub members: u8,
     /// Members of a group of the elder shape: all of them where it has none.
     pub group_size: u8,
-    /// Parities of the elder shape that lie on members of their own: as many as in the new one; more,
-    /// where those of the new one all rotate; or fewer, where those of the new one go when all has moved.
+    /// Parities of the elder shape that lie on members of their own: as many as in the new one;
+    /// more, where those of the new one all rotate; or fewer, where those of the new one go when
+    /// all has moved.
     pub fixed_parities: u8,
     /// Rows of a band of the elder shape: so many strips of a column are one of users.
     pub band_rows: u16,
@@ -65,8 +67,8 @@ impl Moving {
         fixed_parities == 0 && self.fixed_parities > 0
     }
 
-    /// More parities lie on members of their own in the new shape, which has so many: they go when all
-    /// data has moved.
+    /// More parities lie on members of their own in the new shape, which has so many: they go when
+    /// all data has moved.
     pub fn lowers(&self, fixed_parities: u8) -> bool {
         fixed_parities > self.fixed_parities
     }

@@ -1,11 +1,13 @@
-//! The label of a device that waits in a pool of spares: it says which pool, and that no array has the device yet.
+//! The label of a device that waits in a pool of spares: it says which pool, and that no array has
+//! the device yet.
 //!
-//! Protocol: it lies where the copies of a superblock would lie, twice ([`Layout::superblock_offsets`]). An array that
-//! takes the device writes its superblocks over the labels, so one block decides: a device with a whole superblock
-//! belongs to the array, whatever label is left beside it; only one without is in the pool.
+//! Protocol: it lies where the copies of a superblock would lie, twice
+//! ([`Layout::superblock_offsets`]). An array that takes the device writes its superblocks over the
+//! labels, so one block decides: a device with a whole superblock belongs to the array, whatever
+//! label is left beside it; only one without is in the pool.
 //!
-//! Invariants: a decoded label lies where it says, and is whole. Deliberately absent: which arrays may take from the
-//! pool (an administrator says so on each machine).
+//! Invariants: a decoded label lies where it says, and is whole. Deliberately absent: which arrays
+//! may take from the pool (an administrator says so on each machine).
 //!
 //! [`Layout::superblock_offsets`]: crate::Layout::superblock_offsets
 

@@ -9,14 +9,14 @@
 //! slot of the array was not in sync, so a member that was away may lack what it holds. The flags
 //! count from the epoch `whole_since` of the superblock on.
 //!
-//! And a second one, *undecided*: strips of it were built from others that did not agree, where nobody
-//! can say which of them is wrong. What was built would vouch for those that it was built from, so
-//! no strip of such a region is named, or repaired, by what the others say. A page with such a flag
-//! has version 2: an older program would blame strips that are right.
+//! And a second one, *undecided*: strips of it were built from others that did not agree, where
+//! nobody can say which of them is wrong. What was built would vouch for those that it was built
+//! from, so no strip of such a region is named, or repaired, by what the others say. A page with
+//! such a flag has version 2: an older program would blame strips that are right.
 //!
-//! A page that is written while some slot is not in sync says which version of it every member had when
-//! the array was last whole: a member that comes back and lacks that version is an older image of the
-//! member (see `docs/rfd/0019-older-images.md`). Such a page has version 3.
+//! A page that is written while some slot is not in sync says which version of it every member had
+//! when the array was last whole: a member that comes back and lacks that version is an older image
+//! of the member (see `docs/rfd/0019-older-images.md`). Such a page has version 3.
 //!
 //! Invariants: a decoded page has only states with a meaning, lies where it says, and is whole.
 //!
@@ -98,8 +98,8 @@ pub struct MapPage {
     pub behind: Vec<u16>,
     /// Places among `states` of the regions that are undecided, ascending.
     pub undecided: Vec<u16>,
-    /// The newest sequence of this page that every member had when every slot was last in sync. Zero: some
-    /// slot was not in sync only after this page was written, or it is not known.
+    /// The newest sequence of this page that every member had when every slot was last in sync.
+    /// Zero: some slot was not in sync only after this page was written, or it is not known.
     pub whole_at: u64,
 }
 
@@ -176,8 +176,8 @@ pub fn newest(a: Result<MapPage, MapError>, b: Result<MapPage, MapError>) -> Opt
     }
 }
 
-/// Both places of a page hold what was written there last, as far as can be told: no version is lost that the
-/// member had.
+/// Both places of a page hold what was written there last, as far as can be told: no version is
+/// lost that the member had.
 pub fn is_whole(a: Option<&MapPage>, b: Option<&MapPage>) -> bool {
     let both = a.zip(b);
     both.is_some_and(|(a, b)| a.sequence.abs_diff(b.sequence) == 1)

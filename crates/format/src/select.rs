@@ -138,8 +138,8 @@ pub fn select_member(
             let former = former(chosen.layout.device_bytes).filter(newer);
             Ok((former.unwrap_or(chosen), statuses))
         }
-        // Torn, when nobody knew yet that the device had grown. Of a damaged copy nothing is believed
-        // but where to look.
+        // Torn, when nobody knew yet that the device had grown. Of a damaged copy nothing is
+        // believed but where to look.
         Err(
             error @ SelectError::NoValidCopy {
                 first: damaged @ SuperblockError::Damaged { .. },
@@ -160,7 +160,8 @@ pub fn select_member(
 /// another one while the next start writes them again, always leaves one.
 pub fn copy_to_replace(copies: [CopyStatus; 2]) -> usize {
     match copies {
-        // Of a device that grew: the old end holds a whole one, and where that is only the first copy may say.
+        // Of a device that grew: the old end holds a whole one, and where that is only the first
+        // copy may say.
         [CopyStatus::Bad(_), CopyStatus::Bad(_)] => 1,
         [CopyStatus::Bad(_), _] => 0,
         [_, CopyStatus::Bad(_)] => 1,
@@ -168,10 +169,10 @@ pub fn copy_to_replace(copies: [CopyStatus; 2]) -> usize {
     }
 }
 
-/// Which of the two places in which a member has a copy of its superblock holds none, and nothing that
-/// one left: `None` where there is none. A write that was torn, rot, or a block that cannot be read is
-/// not that; what lies there was written by somebody else, or is not the medium on which the copy was.
-/// `own` is what [`select_member`] chose; `read` as there.
+/// Which of the two places in which a member has a copy of its superblock holds none, and nothing
+/// that one left: `None` where there is none. A write that was torn, rot, or a block that cannot be
+/// read is not that; what lies there was written by somebody else, or is not the medium on which
+/// the copy was. `own` is what [`select_member`] chose; `read` as there.
 pub fn lost_copy(
     own: &Superblock,
     mut read: impl FnMut(u64) -> Option<SuperblockBytes>,

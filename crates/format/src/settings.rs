@@ -1,7 +1,7 @@
 //! What a user may set on an array: values and their bounds.
 //!
-//! Invariant: settings that pass [`Settings::check`] are the only ones that are written. Deliberately absent: how
-//! they lie on a member (`superblock`).
+//! Invariant: settings that pass [`Settings::check`] are the only ones that are written.
+//! Deliberately absent: how they lie on a member (`superblock`).
 
 use crate::error::Invalid;
 use crate::scrub::{ScrubMode, ScrubPeriod};

@@ -87,8 +87,8 @@ pub struct SlotRecord {
     pub known: Known,
 }
 
-/// What a table knows of the superblocks that a member has. All of it is zero where nothing is known,
-/// as in a table of a version that did not note it.
+/// What a table knows of the superblocks that a member has. All of it is zero where nothing is
+/// known, as in a table of a version that did not note it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Known {
     /// Both copies of this generation were durable on the member when the table was written.
@@ -181,8 +181,8 @@ pub struct Superblock {
     pub carved: bool,
     /// Pages of the region map may say that regions are undecided (see [`crate::region_map`]).
     pub undecided: bool,
-    /// Pages of the region map may say which versions every member had when the array was last whole
-    /// (see [`crate::region_map`]).
+    /// Pages of the region map may say which versions every member had when the array was last
+    /// whole (see [`crate::region_map`]).
     pub map_whole_at: bool,
     /// Whether the array was stopped cleanly: nothing is dirty and the log is retired.
     pub clean: bool,
@@ -220,7 +220,8 @@ pub struct Superblock {
     pub replacements: Vec<Replacement>,
     /// Settings.
     pub settings: Settings,
-    /// Regions that were never written are to be zeroed in the background, as before their first write.
+    /// Regions that were never written are to be zeroed in the background, as before their first
+    /// write.
     pub zeroing: bool,
     /// The scrub that is not over.
     pub scrub: Option<ScrubRecord>,
@@ -355,8 +356,9 @@ impl Superblock {
         self.strip_bytes * u32::from(self.band_rows)
     }
 
-    /// The same array with rows as high as strips of users are, from the next epoch on; `None` where
-    /// they are, or where something may lie about that counts rows: records, or data that moves.
+    /// The same array with rows as high as strips of users are, from the next epoch on; `None`
+    /// where they are, or where something may lie about that counts rows: records, or data that
+    /// moves.
     pub fn folded(&self) -> Option<Superblock> {
         let rests = self.clean && self.moving.is_none() && self.band_rows > 1;
         rests.then(|| Superblock {

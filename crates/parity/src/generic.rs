@@ -7,8 +7,9 @@
 //! of rows, and the length into tiles that stay in the first-level cache, so that memory is still
 //! read once.
 //!
-//! Each loop over a map is compiled twice: for data in the caches, and, as `COLD`, for data in memory. A cold
-//! loop asks for its sources a way ahead and stores past the caches where an output is aligned.
+//! Each loop over a map is compiled twice: for data in the caches, and, as `COLD`, for data in
+//! memory. A cold loop asks for its sources a way ahead and stores past the caches where an output
+//! is aligned.
 //!
 //! Invariants: this file is safe code; every access is bounds-checked once for each run of vectors.
 //! Everything is `inline(always)` because it must end up inside a function that has the instruction
@@ -367,12 +368,13 @@ fn sums<'a, I: Isa, S: Span<I, N>, const N: usize, const ROWS: usize, const ONES
     sums
 }
 
-/// Adds products of one source to several outputs, or to their bases: parities of one changed strip.
+/// Adds products of one source to several outputs, or to their bases: parities of one changed
+/// strip.
 ///
 /// A step reads what it adds to for all rows before it stores the first, and slices are held by
-/// value and cut to one length, so that no step reads their addresses and lengths again. A CPU takes
-/// a read for one of what was just stored where the last 12 bits of both addresses are the same, as
-/// they are in strips at page boundaries: on a Zen 4 row after row is up to half as fast.
+/// value and cut to one length, so that no step reads their addresses and lengths again. A CPU
+/// takes a read for one of what was just stored where the last 12 bits of both addresses are the
+/// same, as they are in strips at page boundaries: on a Zen 4 row after row is up to half as fast.
 struct Update<'a, F, const ROWS: usize, const ONES: bool> {
     source: &'a [u8],
     factors: [F; ROWS],

@@ -481,7 +481,8 @@ fn every_loss_set_of_up_to_twelve_members_comes_back() {
     });
 }
 
-/// As long as strips are: several tiles, sources that are prefetched, and a last vector that is partial.
+/// As long as strips are: several tiles, sources that are prefetched, and a last vector that is
+/// partial.
 #[test]
 fn columns_of_the_length_of_strips_come_back() {
     for_each_kernel(|kernel| {

@@ -1,9 +1,9 @@
 //! The engine's time: monotonic nanoseconds since the array was opened, and what they are on the
 //! wall.
 //!
-//! The wall clock is looked at anew each time: it may be set while an array serves (a machine that starts
-//! without a clock of its own is corrected later), and goes on while the machine is suspended, as the
-//! monotonic one does not.
+//! The wall clock is looked at anew each time: it may be set while an array serves (a machine that
+//! starts without a clock of its own is corrected later), and goes on while the machine is
+//! suspended, as the monotonic one does not.
 //!
 //! Invariant: every shard of an array shares one origin, so that times of different threads
 //! compare. Deliberately absent: a cached or coarse clock; reading it costs no system call.

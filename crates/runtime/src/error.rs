@@ -1,7 +1,7 @@
 //! Why an array is not served.
 //!
-//! Invariant: each error says what was found, with its values. Deliberately absent: what to do about
-//! it (the program around it knows), and errors of requests (engine).
+//! Invariant: each error says what was found, with its values. Deliberately absent: what to do
+//! about it (the program around it knows), and errors of requests (engine).
 
 use std::fmt::Write;
 use std::io;

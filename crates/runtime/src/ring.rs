@@ -2,8 +2,8 @@
 //! of `user_data`.
 //!
 //! Invariants:
-//! * An entry pushed is submitted exactly once: until [`Ring::wait`], and where the queue is full, it
-//!   waits in `backlog`, in order. There it can still become another one.
+//! * An entry pushed is submitted exactly once: until [`Ring::wait`], and where the queue is full,
+//!   it waits in `backlog`, in order. There it can still become another one.
 //! * [`Token`] is the only thing that makes or reads a `user_data`.
 //! * Whoever pushes an entry that names memory keeps that memory alive until the entry's
 //!   completion is reaped; the ring itself owns none.
@@ -289,8 +289,8 @@ impl Ring {
     /// Submits an entry, soon.
     ///
     /// # Safety
-    /// Memory that the entry names must stay alive and, where the kernel writes it, unread until its
-    /// completion.
+    /// Memory that the entry names must stay alive and, where the kernel writes it, unread until
+    /// its completion.
     pub(crate) unsafe fn push(&mut self, token: Token, entry: squeue::Entry) -> Pushed {
         self.backlog.push_back(entry.user_data(token.encode()));
         self.pushed += 1;
@@ -307,8 +307,8 @@ impl Ring {
         pushed.0.checked_sub(submitted).map(|at| at as usize)
     }
 
-    /// Puts another entry in the place of one that the kernel does not have yet; its token stays. False if
-    /// the kernel has it.
+    /// Puts another entry in the place of one that the kernel does not have yet; its token stays.
+    /// False if the kernel has it.
     ///
     /// # Safety
     /// As [`Ring::push`].

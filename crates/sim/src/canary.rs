@@ -54,10 +54,11 @@ pub enum Canary {
     OldListShown,
     /// A write that failed on its way is answered as done, and is tried again after that.
     AnsweredUntried,
-    /// What failed on its way is tried again on a device with a volatile cache, too, as if a reset could not
-    /// have cost what that held.
+    /// What failed on its way is tried again on a device with a volatile cache, too, as if a reset
+    /// could not have cost what that held.
     CacheTrusted,
-    /// A member that did not answer in time is taken back while I/Os of that time are still to land.
+    /// A member that did not answer in time is taken back while I/Os of that time are still to
+    /// land.
     ReturnsBusy,
     /// An error of a device that is being removed is believed at once.
     VerdictAtOnce,

@@ -2,8 +2,8 @@
 //!
 //! `canaries.txt` keeps the seed at which each was found last. That seed is tried first; where it
 //! finds nothing any more, because the code or the plans have changed, all seeds of the budget are
-//! searched. A kept seed beyond the budget counts for nothing, so what is found and what is missed is
-//! the same with the file and without it: a run of a seed is decided by the seed alone.
+//! searched. A kept seed beyond the budget counts for nothing, so what is found and what is missed
+//! is the same with the file and without it: a run of a seed is decided by the seed alone.
 //!
 //! Invariant: a seed that fails without the bug, too, is no find.
 
@@ -140,7 +140,8 @@ fn lines(found: &[Found]) -> String {
     text
 }
 
-/// The first of these seeds that fails with the bug planted and passes without it: one that fails anyway is no find.
+/// The first of these seeds that fails with the bug planted and passes without it: one that fails
+/// anyway is no find.
 fn first_of(like: &Run, seeds: Range<u64>, threads: usize) -> Option<Outcome> {
     let mut next = seeds.start;
     while next < seeds.end {

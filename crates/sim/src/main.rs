@@ -32,8 +32,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Sub {
-    /// Plants each bug in turn and demands that it is found within its budget of seeds: at the seed at which it was
-    /// found last, else at any other.
+    /// Plants each bug in turn and demands that it is found within its budget of seeds: at the seed
+    /// at which it was found last, else at any other.
     Canaries {
         /// Print JSON.
         #[arg(long)]
@@ -50,7 +50,8 @@ enum Sub {
         /// Search from the first seed on, as if none were known.
         #[arg(long)]
         afresh: bool,
-        /// Write the seeds at which they are found to crates/sim/canaries.txt, where the next run looks first.
+        /// Write the seeds at which they are found to crates/sim/canaries.txt, where the next run
+        /// looks first.
         #[arg(long, conflicts_with_all = ["only", "seed"])]
         keep: bool,
     },

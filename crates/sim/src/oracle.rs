@@ -422,8 +422,8 @@ impl Oracle {
     }
     /// Whether a block that was not as it must be is made of words of versions that the reader may
     /// see, one of which was under way while it read. Of devices that read and write blocks as a
-    /// whole nothing such is ever seen; files in memory copy pages word by word, whoever else copies
-    /// there.
+    /// whole nothing such is ever seen; files in memory copy pages word by word, whoever else
+    /// copies there.
     pub fn torn(&self, moment: Moment, block: u64, bytes: &[u8]) -> bool {
         let entries = &self.blocks[block as usize];
         let seen = |e: &&Entry| e.hidden > moment && e.version != Version::UNDEFINED;

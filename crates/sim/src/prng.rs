@@ -47,7 +47,8 @@ pub enum Purpose {
     Course = 23,
     /// Which images of members are taken, and put back.
     Past = 24,
-    /// Which images of members are taken while the array serves, and given to it when their members have left.
+    /// Which images of members are taken while the array serves, and given to it when their members
+    /// have left.
     LiveImage = 32,
     /// What rots in the midst of everything.
     Decay = 27,

@@ -84,8 +84,8 @@ fn a_planted_bug_is_found_and_shrinks_to_a_shorter_story() {
     assert!(smaller.failure.is_some() && smaller.stats.events <= events);
 }
 
-/// A member came in sync a moment before another was lost, and a shard had not been told of the one: a read that found
-/// neither was answered with an error. It waits for the array's verdict now.
+/// A member came in sync a moment before another was lost, and a shard had not been told of the
+/// one: a read that found neither was answered with an error. It waits for the array's verdict now.
 #[test]
 fn a_read_is_not_refused_for_what_a_shard_is_about_to_be_told() {
     let level = LEVELS.iter().position(|name| *name == "10");

@@ -29,8 +29,8 @@ pub(crate) struct Seen {
     pub(crate) unsynced: bool,
     /// Untrue stripes of the last scrub, if one has ended.
     pub(crate) scrubbed: Option<u64>,
-    /// Slots and members of a group, of the shape that the array has; and while data moves of the one
-    /// that it comes from.
+    /// Slots and members of a group, of the shape that the array has; and while data moves of the
+    /// one that it comes from.
     pub(crate) shapes: Vec<(usize, usize)>,
     /// Bytes of a strip.
     pub(crate) strip: u32,

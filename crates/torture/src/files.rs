@@ -4,8 +4,9 @@
 //! came of commands that a kill cut off; the others count as lost. So what is asked of an array is
 //! never more than its level promises, and what is refused within it is a fault.
 //!
-//! What lies in a file may be *past*: an older copy of the member, or a member that lost its content and kept a
-//! superblock. The array can tell once it has stopped with the member since; so only then is it made so.
+//! What lies in a file may be *past*: an older copy of the member, or a member that lost its
+//! content and kept a superblock. The array can tell once it has stopped with the member since; so
+//! only then is it made so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -90,8 +91,9 @@ impl Files {
         Ok(paths)
     }
 
-    /// What a start finds, in any order: everything certain, some of the rest; and whether something is left out that
-    /// may have become a slot's member in sync since anybody was told of it.
+    /// What a start finds, in any order: everything certain, some of the rest; and whether
+    /// something is left out that may have become a slot's member in sync since anybody was told of
+    /// it.
     pub(crate) fn found(&self, rng: &mut Prng) -> Result<(Vec<PathBuf>, bool)> {
         let mut paths = self.members();
         let mut without = false;
@@ -224,7 +226,8 @@ impl Files {
         Ok(())
     }
 
-    /// The slot, if it may be lost, whose member's copy the array can tell from what the member was last.
+    /// The slot, if it may be lost, whose member's copy the array can tell from what the member was
+    /// last.
     pub(crate) fn outdated(&self) -> Option<usize> {
         let (path, then) = self.copy.as_ref()?;
         let slots = self.expendable();

@@ -180,7 +180,8 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// A copy is taken; one that was taken before takes the place of its member; a member is emptied.
+    /// A copy is taken; one that was taken before takes the place of its member; a member is
+    /// emptied.
     fn bring_in_the_past(&mut self, may_lose: bool) -> Result<()> {
         if let Some(slot) = self.files.outdated()
             && may_lose
@@ -399,7 +400,8 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Data begins to move to another shape, which takes as long as it takes, over kills and losses.
+    /// Data begins to move to another shape, which takes as long as it takes, over kills and
+    /// losses.
     fn restripe(&mut self, child: &mut Child) -> Result<()> {
         // It begins only where nobody is missing.
         self.make_whole(child)?;
@@ -430,7 +432,8 @@ impl<'a> Life<'a> {
         ensure!(said == "done", "restripe priority {priority}: {said}");
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let said = child.ask(&words)?;
-        // Some lengths are not whole in larger strips, and some logs are too small for more members.
+        // Some lengths are not whole in larger strips, and some logs are too small for more
+        // members.
         let unfit = ["error strips of", "error the members' log areas"];
         if unfit.iter().any(|unfit| said.starts_with(unfit)) {
             self.tell(said);

@@ -169,7 +169,8 @@ fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<Strin
     })
 }
 
-/// Lines `state`, `unsynced`, `scrubbed`, `strip`, `shape`, `job`, `member`, their words parted by tabs.
+/// Lines `state`, `unsynced`, `scrubbed`, `strip`, `shape`, `job`, `member`, their words parted by
+/// tabs.
 fn status(serving: &Serving, scrubbed: u64) -> Vec<String> {
     let status = serving.status();
     let layout = status.superblock.layout;

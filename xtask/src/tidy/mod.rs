@@ -2,8 +2,8 @@
 //! tracks.
 //!
 //! A finding is an error or a warning; each says where, what and what to do. The soft limits (lines
-//! of a function, columns, prose) warn; everything else fails. New, not yet added files are looked at too,
-//! so that a finding comes before the commit and not after it.
+//! of a function, columns, prose) warn; everything else fails. New, not yet added files are looked
+//! at too, so that a finding comes before the commit and not after it.
 
 mod arrows;
 mod paths;

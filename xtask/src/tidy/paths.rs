@@ -1,7 +1,8 @@
-//! Paths that leave their module, `impl` blocks and fields, as far as the table of rooms needs them.
+//! Paths that leave their module, `impl` blocks and fields, as far as the table of rooms needs
+//! them.
 //!
-//! Invariant: each path of the code that begins with `crate` or `super` is found once for every entry of
-//! its groups.
+//! Invariant: each path of the code that begins with `crate` or `super` is found once for every
+//! entry of its groups.
 
 use super::source::{Source, is_word, item_end, line_of};
 use std::ops::Range;

@@ -1,13 +1,14 @@
 //! The rooms of a crate: which folder may use which, and where the owner types have their methods.
 //!
-//! A room is a folder of a crate's `src`, or a file beside `lib.rs`. Imports go only down: a row of the
-//! table may name only rows above it. What is used is read from the paths of the code (`crate::…`,
-//! `super::…`), so a path in a body counts like an import.
+//! A room is a folder of a crate's `src`, or a file beside `lib.rs`. Imports go only down: a row of
+//! the table may name only rows above it. What is used is read from the paths of the code
+//! (`crate::…`, `super::…`), so a path in a body counts like an import.
 //!
-//! The table is closed: a file that no row names is an error, and so is an arrow that no row has. What
-//! cannot be held yet is [`Owner::open`]: a number that may only become lower.
+//! The table is closed: a file that no row names is an error, and so is an arrow that no row has.
+//! What cannot be held yet is [`Owner::open`]: a number that may only become lower.
 //!
-//! Deliberately absent: paths that a macro makes, and names that come by way of a type of another room.
+//! Deliberately absent: paths that a macro makes, and names that come by way of a type of another
+//! room.
 
 use super::paths::{Path, impls, open_fields, paths};
 use super::source::Source;

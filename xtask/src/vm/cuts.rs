@@ -1,9 +1,9 @@
 //! Power cuts in series: a user-mode kernel is killed under load, again and again, and each boot
 //! checks what the cut before it left.
 //!
-//! Of two lanes one has drives that lose what no flush followed, the other drives without a volatile
-//! cache, and one moves data through ublk in the stable series' way, the other in the newest. Each
-//! has a RAID 5 and a RAID 6, so every cut hits both.
+//! Of two lanes one has drives that lose what no flush followed, the other drives without a
+//! volatile cache, and one moves data through ublk in the stable series' way, the other in the
+//! newest. Each has a RAID 5 and a RAID 6, so every cut hits both.
 //!
 //! Invariant: a cut counts as passed only when the boot after it has said so; a lane ends with its
 //! first failure, and the cuts that it did not come to count as failed. Deliberately absent:

@@ -48,8 +48,8 @@ pub(crate) fn kernel(series: &str, own: bool, work: &Path, to: &Path) -> Result<
     Ok(version)
 }
 
-/// Downloads and unpacks the source package of the newest kernel of a series, from a newer suite, into
-/// the folder `to`, which it empties, and returns its version: its first two numbers.
+/// Downloads and unpacks the source package of the newest kernel of a series, from a newer suite,
+/// into the folder `to`, which it empties, and returns its version: its first two numbers.
 pub(crate) fn source(series: &str, work: &Path, to: &Path) -> Result<String> {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let downloads = work.join("deb-source");

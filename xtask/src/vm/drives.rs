@@ -1,9 +1,10 @@
-//! The drives of a guest: sparse files. In an emulated machine each is behind an NVMe controller on a
-//! root port of its own, so that each can be pulled and plugged while the guest runs; what a
+//! The drives of a guest: sparse files. In an emulated machine each is behind an NVMe controller on
+//! a root port of its own, so that each can be pulled and plugged while the guest runs; what a
 //! user-mode guest makes of them is in `tests/vm/usermode.sh`.
 //!
-//! A machine that is killed loses nothing that it gave to the host's page cache. A drive that *loses
-//! its cache* keeps in the guest's memory what no flush followed; only user-mode guests have such.
+//! A machine that is killed loses nothing that it gave to the host's page cache. A drive that
+//! *loses its cache* keeps in the guest's memory what no flush followed; only user-mode guests have
+//! such.
 //!
 //! Invariant: drive `i` is node `d{i}`, device `nv{i}` and serial number `SN{i}` for as long as the
 //! guest lives, whatever name the guest's kernel gives it.
@@ -90,8 +91,8 @@ impl Drives {
         self.loses_cache
     }
 
-    /// The files as arguments of a user-mode kernel. What follows the number says that none of them is a
-    /// layer over another, whatever its first bytes look like.
+    /// The files as arguments of a user-mode kernel. What follows the number says that none of them
+    /// is a layer over another, whatever its first bytes look like.
     pub(crate) fn ubd(&self) -> Vec<String> {
         let argument = |i: usize| format!("ubd{i}d={}", self.file(i).display());
         (0..self.count).map(argument).collect()
@@ -160,8 +161,8 @@ impl Drives {
         self.plug(qmp, index)
     }
 
-    /// From now on a drive's SMART log warns of its spare, and says that its media are read only; it
-    /// goes on as before.
+    /// From now on a drive's SMART log warns of its spare, and says that its media are read only;
+    /// it goes on as before.
     pub(crate) fn warn(&self, qmp: &mut Qmp, index: usize) -> Result<()> {
         let set = json!({
             "path": format!("/machine/peripheral/nv{index}"),

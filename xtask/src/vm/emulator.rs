@@ -10,8 +10,8 @@ use crate::host;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What makes an emulated machine quicker. The emulator translates code once for each address that it
-/// runs at, so programs stay at theirs; what a real processor needs against its own faults, an
+/// What makes an emulated machine quicker. The emulator translates code once for each address that
+/// it runs at, so programs stay at theirs; what a real processor needs against its own faults, an
 /// emulated one only pays for; and nobody here uses a watchdog, a mouse or a CD.
 const QUICK: [&str; 5] = [
     "norandmaps",
@@ -23,8 +23,9 @@ const QUICK: [&str; 5] = [
      button,evdev",
 ];
 
-/// The same of the processor: it does not offer what checksums are quick with on a real one, and which
-/// the emulator works out bit by bit. Kernel and programs then use their tables, which is quicker here.
+/// The same of the processor: it does not offer what checksums are quick with on a real one, and
+/// which the emulator works out bit by bit. Kernel and programs then use their tables, which is
+/// quicker here.
 const PROCESSOR: &str = "-cpu max,pclmulqdq=off,sse4.2=off";
 
 /// The call of virtme-ng that boots the rig's kernel over the host's file tree.

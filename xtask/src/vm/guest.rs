@@ -43,8 +43,8 @@ pub(crate) enum End {
     Died,
 }
 
-/// How long a guest may take until its script runs. Usual are 20 s; two at a time on a slow machine,
-/// a minute.
+/// How long a guest may take until its script runs. Usual are 20 s; two at a time on a slow
+/// machine, a minute.
 const UP: Duration = Duration::from_secs(300);
 
 /// How often a guest is booted until its script runs.
@@ -89,8 +89,8 @@ pub(crate) fn last_words(name: &str, log: &Path) -> String {
     )
 }
 
-/// Boots a guest that runs `script` as root, follows it to its end and hands each line of its output
-/// to `line`.
+/// Boots a guest that runs `script` as root, follows it to its end and hands each line of its
+/// output to `line`.
 ///
 /// A kernel now and then ends by itself before anything of ours has run. Such a boot says
 /// nothing of the arrays and has touched no drive, so the guest is booted again.

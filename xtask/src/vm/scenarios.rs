@@ -76,10 +76,10 @@ const fn scenario(name: &'static str, about: &'static str) -> Scenario {
 /// What ublk offers since 6.10, and the newest way of the stable series.
 const USER_COPY: &str = "user-copy";
 
-/// The newest way without batches. Where requests of a killed daemon's batch are handed out once more,
-/// the kernel copies them to a process that is gone: nothing on a PC, the end of a user-mode kernel
-/// (`raw_copy_to_user` without an address space, 7.2). So a user-mode guest that kills its daemon uses
-/// no batches.
+/// The newest way without batches. Where requests of a killed daemon's batch are handed out once
+/// more, the kernel copies them to a process that is gone: nothing on a PC, the end of a user-mode
+/// kernel (`raw_copy_to_user` without an address space, 7.2). So a user-mode guest that kills its
+/// daemon uses no batches.
 const AUTO_BUFFER: &str = "auto-buffer";
 
 pub(crate) const BOOTS: [Boot; 11] = [
@@ -464,8 +464,8 @@ struct Heard {
     since: Instant,
 }
 
-/// A boot, once more if the guest's kernel ended by itself: that says nothing of the arrays. A second
-/// time is a failure, and so is one with drives that hold what came before.
+/// A boot, once more if the guest's kernel ended by itself: that says nothing of the arrays. A
+/// second time is a failure, and so is one with drives that hold what came before.
 fn run_boot(
     rig: &Rig,
     boot: &'static Boot,

@@ -3,8 +3,9 @@
 //! SIGKILL.
 //!
 //! It has one CPU and no hardware. Its drives are files of the host behind the kernel's own block
-//! driver `ubd`, each made an NVMe controller by the kernel's loop transport (`tests/vm/usermode.sh`),
-//! so that scripts find them where they find those of an emulated machine, and can take them away.
+//! driver `ubd`, each made an NVMe controller by the kernel's loop transport
+//! (`tests/vm/usermode.sh`), so that scripts find them where they find those of an emulated
+//! machine, and can take them away.
 //!
 //! Invariant: a kernel lies in a folder named after its version and after the configuration that it
 //! was built with, and is moved there whole, so another configuration is another kernel and a build

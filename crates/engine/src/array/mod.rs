@@ -2,7 +2,8 @@
 //!
 //! Order of a membership change (a member lost, a spare used, a rebuild finished):
 //! 1. the table in memory changes, the epoch grows when a member's word changes;
-//! 2. the superblocks are written on every live member: first copy, then second (`metadata::superblocks`);
+//! 2. the superblocks are written on every live member: first copy, then second
+//!    (`metadata::superblocks`);
 //! 3. only when they are durable everywhere is the new view published; shards that held back
 //!    answers for a
 //!    lost member go on then.
@@ -117,8 +118,8 @@ pub(crate) struct SlotUse {
     pub(crate) stalls: Stalls,
 }
 
-/// How often a member went out because it did not answer in time: each time may be the last, and each
-/// costs the users a deadline.
+/// How often a member went out because it did not answer in time: each time may be the last, and
+/// each costs the users a deadline.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stalls {
     count: u32,
@@ -480,8 +481,8 @@ impl Array {
         self.converge();
     }
 
-    /// The time of day, seconds since 1970. The driver gives it before other inputs: a clock may be set at
-    /// any time, forwards or backwards, and goes on while the machine is suspended.
+    /// The time of day, seconds since 1970. The driver gives it before other inputs: a clock may be
+    /// set at any time, forwards or backwards, and goes on while the machine is suspended.
     pub fn wall_clock(&mut self, now: Time, unix_s: u64) {
         self.wall = (now, unix_s);
     }
@@ -531,8 +532,8 @@ impl Array {
         self.resumed.is_some()
     }
 
-    /// A window of data that moves is being copied, or written over rows that count: a crash may find
-    /// its copy.
+    /// A window of data that moves is being copied, or written over rows that count: a crash may
+    /// find its copy.
     pub fn moves_by_copy(&self) -> bool {
         let change = self.reshape.as_ref().map(|reshape| &reshape.change);
         matches!(change, Some(Change::Window(window)) if window.is_copied())
@@ -548,7 +549,8 @@ impl Array {
         &self.geometry
     }
 
-    /// Does what follows from any input: writes superblocks, publishes views, feeds jobs, uses spares.
+    /// Does what follows from any input: writes superblocks, publishes views, feeds jobs, uses
+    /// spares.
     pub(crate) fn converge(&mut self) {
         self.use_spares();
         // Shards return their read lease while superblocks are written.

@@ -1,8 +1,8 @@
 //! Preflight: whether an array would carry out a command, decided before anything is done.
 //!
-//! The runtime asks here before each command, and a dry run asks here and stops: so both are refused
-//! with the same error. The array checks once more where it acts (`members`, `reshape`), because the
-//! caller may have waited in between.
+//! The runtime asks here before each command, and a dry run asks here and stops: so both are
+//! refused with the same error. The array checks once more where it acts (`members`, `reshape`),
+//! because the caller may have waited in between.
 //!
 //! Invariant: nothing changes. Deliberately absent: what is known only when shards hold (their
 //! buffers).

@@ -1,7 +1,7 @@
 //! The read lease: the array permits shards to read stripes of each other (`shard::read::remote`).
 //!
-//! Invariant: while a shard has a lease, the array publishes no view that removes a member or adds one in
-//! sync, and reports no block as unreadable.
+//! Invariant: while a shard has a lease, the array publishes no view that removes a member or adds
+//! one in sync, and reports no block as unreadable.
 
 use crate::array::{Array, Stage};
 use crate::canary::{self, Canary};

@@ -2,25 +2,26 @@
 //!
 //! Every level is one shape: `groups` groups of `width` slots; a stripe has `k` data columns and
 //! `m` parity columns in one row of one group. A mirror is the code with k = 1 whose parities are
-//! copies; RAID 0 is m = 0. Parities that were added to an array (`fixed`) lie in the last slots and
-//! do not rotate; what follows is about the others. Parity levels rotate as Linux md's left-symmetric layout does: for row
-//! r of n members P lies in slot n−1−(r mod n), the other parities in the slots after it
-//! (wrapping), data after those. Mirrors and RAID 0 do not rotate.
+//! copies; RAID 0 is m = 0. Parities that were added to an array (`fixed`) lie in the last slots
+//! and do not rotate; what follows is about the others. Parity levels rotate as Linux md's
+//! left-symmetric layout does: for row r of n members P lies in slot n−1−(r mod n), the other
+//! parities in the slots after it (wrapping), data after those. Mirrors and RAID 0 do not rotate.
 //!
-//! A user's strip may be several of ours, in rows that follow one another: then the strips of a column
-//! in such a *band* of rows hold bytes of the array that follow one another, and parity rotates from
-//! band to band. Parity is the same byte for byte, so only addresses know of bands: it is how an array
-//! gets another strip while it serves.
+//! A user's strip may be several of ours, in rows that follow one another: then the strips of a
+//! column in such a *band* of rows hold bytes of the array that follow one another, and parity
+//! rotates from band to band. Parity is the same byte for byte, so only addresses know of bands: it
+//! is how an array gets another strip while it serves.
 //!
-//! While data moves to another shape ([`OldShape`], `array::reshape::migrate`), the shape of a stripe is a function of its
-//! row: those below the frontier have the new one, those from the first on that still counts have the
-//! old one, and what lies between them is nobody's. Everything that is asked with a row, a stripe
-//! or an address answers by it, so that whoever asks needs to know of no move. Where the shapes have
-//! groups of different numbers, a row has room for as many stripes as the one with more of them needs:
-//! a stripe keeps its number when the frontier passes it, and some numbers are nobody's (`exists`).
+//! While data moves to another shape ([`OldShape`], `array::reshape::migrate`), the shape of a
+//! stripe is a function of its row: those below the frontier have the new one, those from the first
+//! on that still counts have the old one, and what lies between them is nobody's. Everything that
+//! is asked with a row, a stripe or an address answers by it, so that whoever asks needs to know of
+//! no move. Where the shapes have groups of different numbers, a row has room for as many stripes
+//! as the one with more of them needs: a stripe keeps its number when the frontier passes it, and
+//! some numbers are nobody's (`exists`).
 //!
-//! Invariants: `locate` and `slot` are inverses over the whole address space; no row has two shapes;
-//! groups of either shape are slots that follow one another, from the first on (tested).
+//! Invariants: `locate` and `slot` are inverses over the whole address space; no row has two
+//! shapes; groups of either shape are slots that follow one another, from the first on (tested).
 
 pub(crate) mod block_set;
 pub(crate) mod column_set;
@@ -68,15 +69,16 @@ pub struct Geometry {
 }
 
 /// The shape from which data moves to one with more data columns in a row, with other groups, with
-/// parities that rotate, or that do not, or with other bands. Parities are as many, strips of ours and rows the same.
+/// parities that rotate, or that do not, or with other bands. Parities are as many, strips of ours
+/// and rows the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OldShape {
     /// Groups.
     pub groups: u64,
     /// Members of a group.
     pub width: usize,
-    /// Parities that lie in slots of their own: as many as in the new shape; more of them, where those
-    /// of the new one rotate; or fewer, where those of the new one go when all has moved.
+    /// Parities that lie in slots of their own: as many as in the new shape; more of them, where
+    /// those of the new one rotate; or fewer, where those of the new one go when all has moved.
     pub fixed: usize,
     /// Rows of a band.
     pub band: u64,
@@ -411,7 +413,8 @@ impl Geometry {
     pub fn stripe(&self, group: u64, row: Row) -> StripeNo {
         StripeNo(row.0 * self.per_row + group)
     }
-    /// Stripes in rows `first..end`, all groups; also those that are in no shape ([`Self::exists`]).
+    /// Stripes in rows `first..end`, all groups; also those that are in no shape
+    /// ([`Self::exists`]).
     pub fn stripes_of_rows(&self, first: Row, end: Row) -> Range<u64> {
         first.0 * self.per_row..end.0.min(self.rows) * self.per_row
     }
@@ -623,8 +626,8 @@ impl Geometry {
     }
 }
 
-/// Strips, bands and blocks are powers of two, and every request is asked about them several times: a
-/// shift is quicker than a division.
+/// Strips, bands and blocks are powers of two, and every request is asked about them several times:
+/// a shift is quicker than a division.
 fn bits(power_of_two: u64) -> u32 {
     debug_assert!(power_of_two.is_power_of_two());
     power_of_two.trailing_zeros()

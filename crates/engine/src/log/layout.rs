@@ -81,8 +81,8 @@ pub fn divide(geometry: &Geometry, bytes: u64, shards: u16) -> Option<LogPlan> {
             granule,
         })
     };
-    // What is padded begins where devices write whole pieces, in every lane, unless that costs room that an
-    // operation needs.
+    // What is padded begins where devices write whole pieces, in every lane, unless that costs room
+    // that an operation needs.
     let aligned = of_lanes(lane_bytes - lane_bytes % (1 << granule.ilog2()));
     let plain = of_lanes(lane_bytes);
     let run = |plan: &Option<LogPlan>| plan.as_ref().map(|plan| plan.run_bytes);
@@ -151,8 +151,8 @@ mod tests {
         }
     }
 
-    /// A batch that is padded to 16 KiB and begins 4 KiB behind a multiple of it makes the device read back
-    /// two pieces, and the padding is in vain.
+    /// A batch that is padded to 16 KiB and begins 4 KiB behind a multiple of it makes the device
+    /// read back two pieces, and the padding is in vain.
     #[test]
     fn every_lane_begins_where_devices_write_whole_pieces() {
         for bytes in [6 << 20, 7 << 20, 64 << 20] {
@@ -171,8 +171,8 @@ mod tests {
         }
     }
 
-    /// A log that was just large enough for an older Strake is large enough: no array is refused for the sake
-    /// of whole pieces.
+    /// A log that was just large enough for an older Strake is large enough: no array is refused
+    /// for the sake of whole pieces.
     #[test]
     fn a_log_without_room_for_whole_pieces_is_divided_all_the_same() {
         for shards in 1..=16 {

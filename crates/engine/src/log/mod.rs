@@ -1,7 +1,8 @@
-//! The stripe log as it lies on the members: how an area is divided, what a start reads there, and what
-//! its records make of the stripes.
+//! The stripe log as it lies on the members: how an area is divided, what a start reads there, and
+//! what its records make of the stripes.
 //!
-//! Invariant: nothing here writes; the state of a log in use belongs to its shard (`shard::log_writer`).
+//! Invariant: nothing here writes; the state of a log in use belongs to its shard
+//! (`shard::log_writer`).
 
 pub(crate) mod checksum_pool;
 pub mod layout;

@@ -19,19 +19,20 @@
 //! | of W, X, a mixture | the blocks of X are unreadable until they are rewritten |
 //!
 //! *New* is what the checksums of the record say. Parities that are new are used before old ones.
-//! Then the parities follow from W and, for what the write leaves alone, from the S_j: what lies there
-//! is not asked, since it may have gone bad and the parities are what tells of that. Only a parity
-//! whose S_j is not known is computed from the columns of U, and none that is new already where all of
-//! W is. Nothing is written where nothing changes by that.
+//! Then the parities follow from W and, for what the write leaves alone, from the S_j: what lies
+//! there is not asked, since it may have gone bad and the parities are what tells of that. Only a
+//! parity whose S_j is not known is computed from the columns of U, and none that is new already
+//! where all of W is. Nothing is written where nothing changes by that.
 //!
 //! Invariants:
 //! * The newest record of a block wins; what is older was in place before the newer was logged,
 //!   because operations that overlap in one stripe wait for each other.
 //! * A block of U never changes.
-//! * `settled` records (see the recovery in `array::start::replay`) never use the line "old": what lies in place
-//!   may be the work of a recovery that was cut off.
+//! * `settled` records (see the recovery in `array::start::replay`) never use the line "old": what
+//!   lies in place may be the work of a recovery that was cut off.
 //!
-//! Deliberately absent: I/O, and the order in which all this becomes durable (`array::start::replay`).
+//! Deliberately absent: I/O, and the order in which all this becomes durable
+//! (`array::start::replay`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -469,8 +470,8 @@ impl Write<'_> {
             Line::Mixture,
         ] {
             let found = match line {
-                // Parities are in place, so the write was, or nearly. Others may have been rebuilt since
-                // from a block of it that had gone bad.
+                // Parities are in place, so the write was, or nearly. Others may have been rebuilt
+                // since from a block of it that had gone bad.
                 Line::Forward => {
                     let mut wanted: Vec<usize> = unknown.iter().chain(&left_old).copied().collect();
                     wanted.sort_unstable();
@@ -539,8 +540,8 @@ impl Write<'_> {
         Some(wanted.iter().copied().zip(solved).collect())
     }
 
-    /// The parities of what the data columns are now. One that the record knows stays as it is where
-    /// all of W is as the record says.
+    /// The parities of what the data columns are now. One that the record knows stays as it is
+    /// where all of W is as the record says.
     fn parities(&self, columns: &mut [Option<Vec<u8>>]) {
         let k = self.code.k();
         let new = |c: usize| {

@@ -78,8 +78,8 @@ impl Gather {
         }
         let old = |batch: &LogBatch| batch.records.iter().all(|r| r.operation < self.base);
         if batch.lane == RECOVERY_LANE && old(&batch) {
-            // Of a recovery that has ended. How far it came must not be taken for how far a later one
-            // did, of which a member may hold less than it does of that.
+            // Of a recovery that has ended. How far it came must not be taken for how far a later
+            // one did, of which a member may hold less than it does of that.
             return;
         }
         let records = std::mem::take(&mut batch.records);

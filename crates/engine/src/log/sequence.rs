@@ -1,6 +1,7 @@
 //! The numbers of logged operations.
 //!
-//! Invariant: they only grow, and none wraps: an array fails, or does not start, before that ([`NUMBERS_END`]).
+//! Invariant: they only grow, and none wraps: an array fails, or does not start, before that
+//! ([`NUMBERS_END`]).
 
 use std::collections::VecDeque;
 

@@ -1,15 +1,15 @@
 //! The copy of a window of data that moves, in the log areas of the members.
 //!
-//! A copy is batches of a lane of its own, from the beginning of the log area on: each begins with a
-//! record that says which rows, and has a record with the content for strips of these. All name the
-//! log base of their window as their operation and the frontier from which it moves, so that no copy
-//! is taken for that of another window.
+//! A copy is batches of a lane of its own, from the beginning of the log area on: each begins with
+//! a record that says which rows, and has a record with the content for strips of these. All name
+//! the log base of their window as their operation and the frontier from which it moves, so that no
+//! copy is taken for that of another window.
 //!
-//! Invariant: a copy is believed only if all of it is there, for the frontier and the log base of the
-//! superblock that is believed.
+//! Invariant: a copy is believed only if all of it is there, for the frontier and the log base of
+//! the superblock that is believed.
 //!
-//! Deliberately absent: when a copy is needed (`array::reshape::migrate`), and what a start makes of one
-//! (`array::start::resume`).
+//! Deliberately absent: when a copy is needed (`array::reshape::migrate`), and what a start makes
+//! of one (`array::start::resume`).
 
 use std::collections::BTreeMap;
 

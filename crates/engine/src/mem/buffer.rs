@@ -25,8 +25,8 @@ use zerocopy::FromZeros;
 /// Alignment and unit of every buffer, bytes.
 pub const PAGE: usize = 4096;
 
-/// What was given back is taken in after so many bytes were taken: seldom enough to cost little, and
-/// often enough for a thread to go on with the few buffers that caches hold and not through the
+/// What was given back is taken in after so many bytes were taken: seldom enough to cost little,
+/// and often enough for a thread to go on with the few buffers that caches hold and not through the
 /// whole pool in turn.
 const COLLECT_BYTES: usize = 64 << 10;
 
@@ -359,8 +359,8 @@ impl Pool {
         let largest = self.largest();
         let shelf = &mut self.shelf;
         shelf.taken += bytes;
-        // Before a buffer that is larger than need be, or none, or one that left the caches long ago
-        // is taken.
+        // Before a buffer that is larger than need be, or none, or one that left the caches long
+        // ago is taken.
         let fits = shelf.classes.iter().find(|class| class.bytes >= bytes);
         if shelf.taken >= COLLECT_BYTES || fits.is_some_and(|class| class.free.len() <= keep) {
             shelf.collect(&self.home.returned);

@@ -1,7 +1,7 @@
 //! What an administrator asks of a running array, and why it may be refused.
 //!
-//! Invariant: a command is answered exactly once; one that is refused has changed nothing. Deliberately absent: what
-//! becomes of them (`array::members`, `array::jobs`, `array::reshape`).
+//! Invariant: a command is answered exactly once; one that is refused has changed nothing.
+//! Deliberately absent: what becomes of them (`array::members`, `array::jobs`, `array::reshape`).
 
 use strake_format::{ArrayName, Level, ScrubMode, ScrubPeriod, WriteHole};
 
@@ -26,8 +26,9 @@ pub enum Command {
     Replace(Slot, NewDevice),
     /// The same onto a spare of the array.
     ReplaceBySpare(Slot, DeviceId),
-    /// Whether a spare can be had from elsewhere for a member that has too many read errors, where the
-    /// array has none of its own: its slot wants one then ([`MemberStatus::wants_spare`](crate::proto::MemberStatus::wants_spare)), and it serves
+    /// Whether a spare can be had from elsewhere for a member that has too many read errors, where
+    /// the array has none of its own: its slot wants one then
+    /// ([`MemberStatus::wants_spare`](crate::proto::MemberStatus::wants_spare)), and it serves
     /// until it is replaced. With the answer that none can be had it is failed. Not at first.
     SparesElsewhere(bool),
     /// Start or go on with the rebuild of missing members (spares are used by themselves).
@@ -38,8 +39,8 @@ pub enum Command {
     StartInit,
     /// Leave what was not zeroed so far to its first write.
     StopInit,
-    /// Check parity, and perhaps repair what is wrong; or go on where a scrub was paused. One of the
-    /// other mode ends.
+    /// Check parity, and perhaps repair what is wrong; or go on where a scrub was paused. One of
+    /// the other mode ends.
     StartScrub(ScrubMode),
     /// The scrub waits until it is started again, also after restarts.
     PauseScrub,
@@ -56,9 +57,9 @@ pub enum Command {
     /// Add parities, one for each of these devices, on which they are built while the array serves:
     /// the level becomes the one that has as many.
     AddParity(Vec<NewDevice>),
-    /// Let parities go: their members become spares, the level the one that has as many fewer. Those
-    /// that were added go at once; where they are fewer, data moves to where it lies without those
-    /// that go, before, and this is answered when that has begun.
+    /// Let parities go: their members become spares, the level the one that has as many fewer.
+    /// Those that were added go at once; where they are fewer, data moves to where it lies without
+    /// those that go, before, and this is answered when that has begun.
     DropParity(Fewer),
     /// Parities of one data column are copies of it: become a mirror.
     Mirror,

@@ -1,7 +1,8 @@
 //! Devices as the caller offers them: members found at a start, new ones, ones that come back.
 //!
 //! Invariant: all that the engine knows of a device before its first I/O stands here; it looks
-//! nothing up. Deliberately absent: what becomes of them (`array::start::assemble`, `array::members`, `array::members::rejoin`).
+//! nothing up. Deliberately absent: what becomes of them (`array::start::assemble`,
+//! `array::members`, `array::members::rejoin`).
 
 use strake_format::{LogBatch, MapPage, MemberUuid, Superblock, UnreadableList};
 
@@ -33,7 +34,8 @@ pub struct Found {
     pub superblock: Superblock,
     /// Which of its copies is written over first: see [`strake_format::copy_to_replace`].
     pub copy_to_replace: usize,
-    /// Where a copy of its superblock should lie and nothing does: see [`strake_format::lost_copy`].
+    /// Where a copy of its superblock should lie and nothing does: see
+    /// [`strake_format::lost_copy`].
     pub emptied: Option<u64>,
     /// The newest valid version of each region map page, `None` where neither place was valid.
     pub map: Vec<Option<MapPage>>,
@@ -112,6 +114,7 @@ pub struct Returning {
     pub map: Vec<Option<MapPage>>,
     /// Which copy is to be written first: [`strake_format::copy_to_replace`].
     pub copy_to_replace: usize,
-    /// Where a copy of its superblock should lie and nothing does: see [`strake_format::lost_copy`].
+    /// Where a copy of its superblock should lie and nothing does: see
+    /// [`strake_format::lost_copy`].
     pub emptied: Option<u64>,
 }

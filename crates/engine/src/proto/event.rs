@@ -132,8 +132,8 @@ pub enum EventKind {
         /// Bytes of each strip.
         len: u64,
     },
-    /// A rebuild built strips in this region from others that do not agree, and cannot say which are
-    /// wrong: nothing is repaired there until that is decided.
+    /// A rebuild built strips in this region from others that do not agree, and cannot say which
+    /// are wrong: nothing is repaired there until that is decided.
     Undecided {
         /// First byte of the block device in the region.
         offset: u64,
@@ -233,8 +233,8 @@ pub enum EventKind {
         /// And now.
         to_bytes: u64,
     },
-    /// The array has another level: it gets more parities, which are to be built; or it was a mirror,
-    /// whose copies are parity from now on while its data moves to further members.
+    /// The array has another level: it gets more parities, which are to be built; or it was a
+    /// mirror, whose copies are parity from now on while its data moves to further members.
     LevelRaised {
         /// Before.
         from: Level,
@@ -287,7 +287,8 @@ pub enum OutCause {
     OlderImage,
     /// What was there has lost a copy of its superblock, and whatever else lay there with it.
     Emptied,
-    /// What was there cannot be a member: its blocks are larger than the array's, or it is too small.
+    /// What was there cannot be a member: its blocks are larger than the array's, or it is too
+    /// small.
     Unfit,
     /// The device became smaller: what lay behind its end is gone, even if it grows again.
     Shrunk,

@@ -31,8 +31,8 @@ pub enum IoKind {
         /// Bytes to read.
         len: usize,
     },
-    /// Fill the place that a request has for its data (see [`Op::ReadInPlace`](crate::proto::Op::ReadInPlace)); no buffer is
-    /// involved.
+    /// Fill the place that a request has for its data (see
+    /// [`Op::ReadInPlace`](crate::proto::Op::ReadInPlace)); no buffer is involved.
     ReadInPlace {
         /// Byte offset on the device.
         offset: u64,
@@ -40,7 +40,8 @@ pub enum IoKind {
         len: usize,
         /// The piece that has the place.
         request: RequestId,
-        /// First byte of the place to fill, counted as [`Op::ReadInPlace::at`](crate::proto::Op::ReadInPlace::at).
+        /// First byte of the place to fill, counted as
+        /// [`Op::ReadInPlace::at`](crate::proto::Op::ReadInPlace::at).
         at: u64,
     },
     /// Write the slice. With `fua` it is durable when it completes.
@@ -70,10 +71,9 @@ pub enum IoKind {
     Flush,
 }
 
-/// A finished member I/O. The runtime completes every I/O exactly once, when it is not to be repeated any
-/// more; one that outlasts its
-/// deadline is completed with [`IoError::TimedOut`] (and no buffer: the runtime keeps it until the
-/// kernel lets go).
+/// A finished member I/O. The runtime completes every I/O exactly once, when it is not to be
+/// repeated any more; one that outlasts its deadline is completed with [`IoError::TimedOut`] (and
+/// no buffer: the runtime keeps it until the kernel lets go).
 #[derive(Debug)]
 pub struct Completion {
     /// Which.
@@ -87,10 +87,12 @@ pub struct Completion {
 /// Why a member I/O failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoError {
-    /// Unreadable (or unwritable) medium: ENODATA, EILSEQ, or EIO of a device that is there to stay.
+    /// Unreadable (or unwritable) medium: ENODATA, EILSEQ, or EIO of a device that is there to
+    /// stay.
     Media,
-    /// EIO of a device that is still there, which says nothing of why. Whoever carries out I/Os looks once
-    /// more ([`RetryPolicy::grace`](crate::RetryPolicy::grace)) and tells it as `Gone` or as `Media`.
+    /// EIO of a device that is still there, which says nothing of why. Whoever carries out I/Os
+    /// looks once more ([`RetryPolicy::grace`](crate::RetryPolicy::grace)) and tells it as `Gone`
+    /// or as `Media`.
     Unclear,
     /// The device is gone: ENODEV, ENXIO, or a closed device.
     Gone,
@@ -99,10 +101,11 @@ pub enum IoError {
     /// No answer within the deadline.
     TimedOut,
     /// It did not reach the device, or the answer did not come back, however often it was tried
-    /// ([`RetryPolicy`](crate::RetryPolicy)): with the errno of the last try. Whatever it was to write may be
-    /// there in part, but nothing of it is under way any more.
+    /// ([`RetryPolicy`](crate::RetryPolicy)): with the errno of the last try. Whatever it was to
+    /// write may be there in part, but nothing of it is under way any more.
     Transport(i32),
-    /// The host had no means to send it, however often it was tried: nothing of it reached the device.
+    /// The host had no means to send it, however often it was tried: nothing of it reached the
+    /// device.
     Unsent(i32),
     /// No room: a full file system under a file member.
     NoSpace,

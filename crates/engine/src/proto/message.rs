@@ -86,10 +86,11 @@ pub enum ToShard {
     /// Work on the shard's own stripes in these rows. Answered with [`FromShard::StepDone`].
     Step(Step),
     /// The array's shape is about to change: the shard defers new requests and finishes what it has
-    /// begun. Answered with [`FromShard::Quiesced`]. A router on the same thread must be quiesced first:
-    /// [`crate::Router::quiesce`].
+    /// begun. Answered with [`FromShard::Quiesced`]. A router on the same thread must be quiesced
+    /// first: [`crate::Router::quiesce`].
     Quiesce,
-    /// The shard submits the requests that it deferred since [`ToShard::Quiesce`]; nothing has changed.
+    /// The shard submits the requests that it deferred since [`ToShard::Quiesce`]; nothing has
+    /// changed.
     Resume,
     /// The array has another shape: the shard begins anew with it, and with the deferred requests.
     /// Answered with [`FromShard::ViewApplied`]. Routers take the new shape, too:
@@ -98,8 +99,8 @@ pub enum ToShard {
     /// All shards work by the same view: the shard may read stripes of other shards until
     /// [`ToShard::RevokeLease`].
     GrantLease,
-    /// The shard answers no read of another shard's stripe from now on, not even one that is in flight.
-    /// Answered with [`FromShard::LeaseReturned`].
+    /// The shard answers no read of another shard's stripe from now on, not even one that is in
+    /// flight. Answered with [`FromShard::LeaseReturned`].
     RevokeLease,
 }
 

@@ -1,5 +1,5 @@
-//! What goes into the engine and comes out of it, as data: requests and replies, member I/Os, views,
-//! messages between the array and its shards, commands, events, statuses.
+//! What goes into the engine and comes out of it, as data: requests and replies, member I/Os,
+//! views, messages between the array and its shards, commands, events, statuses.
 //!
 //! Invariant: the array and its shards know each other by these types alone.
 //!

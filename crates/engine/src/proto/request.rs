@@ -26,7 +26,8 @@ pub enum Op {
         len: u64,
     },
     /// Read bytes, for a request that has a place which members can fill by themselves. What one
-    /// member alone can give goes there ([`IoKind::ReadInPlace`](crate::proto::IoKind::ReadInPlace)), and stands in the answer as a
+    /// member alone can give goes there
+    /// ([`IoKind::ReadInPlace`](crate::proto::IoKind::ReadInPlace)), and stands in the answer as a
     /// slice [in place](Slice::in_place); anything else is answered as a read.
     ReadInPlace {
         /// First byte.

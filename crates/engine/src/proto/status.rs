@@ -56,8 +56,8 @@ pub struct Status {
     pub unwritten_bytes: u64,
     /// Bytes of the block device whose content is lost, in order.
     pub unreadable: Vec<Range<u64>>,
-    /// The version of each page of the region map that a member must show which comes back in part; 0 where that
-    /// is not known.
+    /// The version of each page of the region map that a member must show which comes back in part;
+    /// 0 where that is not known.
     pub map_had: Vec<u64>,
     /// Regions whose strips were built from others that did not agree, in order.
     pub undecided: Vec<RegionNo>,
@@ -70,8 +70,8 @@ pub struct Status {
 }
 
 impl Status {
-    /// What a member whose region map holds these versions lacks of those that it must show, if it was away and
-    /// is to come back in part.
+    /// What a member whose region map holds these versions lacks of those that it must show, if it
+    /// was away and is to come back in part.
     pub fn lacks(&self, map: &[Option<MapPage>]) -> Option<Lack> {
         lacks(map, &self.map_had).next()
     }
@@ -100,8 +100,9 @@ pub struct MemberStatus {
     pub latency: LatencyStatus,
     /// The member is missing, and a spare takes its place after so long, nanoseconds.
     pub spare_in_ns: Option<u64>,
-    /// Nobody has the slot, none is waited for any more, and there is no spare: a device that is added now is used
-    /// at once. Or the member in sync here has too many read errors, and is to be replaced.
+    /// Nobody has the slot, none is waited for any more, and there is no spare: a device that is
+    /// added now is used at once. Or the member in sync here has too many read errors, and is to be
+    /// replaced.
     pub wants_spare: bool,
     /// The slot has no device, and the member that was found of it at the start is not used: why.
     pub aside: Option<Aside>,

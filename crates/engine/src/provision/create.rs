@@ -1,11 +1,11 @@
 //! Making an array: what a new array is, checked, and the bytes to write on each member.
 //!
-//! Pure: the caller does what [`CreatePlan::clearing`] and [`CreatePlan::steps`] say, in that order.
-//! A superblock is written when all that it speaks for is durable on every device, and no member has
-//! its second copy before all have their first: whatever a crash leaves undone, what is there either
-//! is the whole array, is too little to be one, or lacks members that it survives without.
-//! Deliberately absent: looking at what is on the devices (mounts, signatures); the caller does that
-//! first.
+//! Pure: the caller does what [`CreatePlan::clearing`] and [`CreatePlan::steps`] say, in that
+//! order. A superblock is written when all that it speaks for is durable on every device, and no
+//! member has its second copy before all have their first: whatever a crash leaves undone, what is
+//! there either is the whole array, is too little to be one, or lacks members that it survives
+//! without. Deliberately absent: looking at what is on the devices (mounts, signatures); the caller
+//! does that first.
 
 use std::ops::Range;
 
@@ -80,7 +80,8 @@ pub enum Init {
 pub struct CreatePlan {
     /// Superblock of every member, then of every spare.
     pub superblocks: Vec<Superblock>,
-    /// Writes for the same, in the same order: (offset on the device, bytes), as `steps` order them.
+    /// Writes for the same, in the same order: (offset on the device, bytes), as `steps` order
+    /// them.
     pub writes: Vec<Vec<(u64, Vec<u8>)>>,
     /// Size of the block device, bytes.
     pub size_bytes: u64,
@@ -311,9 +312,9 @@ impl CreatePlan {
     }
 
     /// What is to be done before anything else, data areas included: an array that was here before
-    /// loses its superblocks on all devices, and only then anything that they speak for. Until then it
-    /// answers right, without the devices that have none any more, or not at all. Maps and lists go
-    /// after them, so that no page of an array that was here looks newer than ours.
+    /// loses its superblocks on all devices, and only then anything that they speak for. Until then
+    /// it answers right, without the devices that have none any more, or not at all. Maps and lists
+    /// go after them, so that no page of an array that was here looks newer than ours.
     #[must_use]
     pub fn clearing(&self) -> Vec<Step<'_>> {
         let mut steps = Vec::new();
@@ -334,8 +335,8 @@ impl CreatePlan {
         steps
     }
 
-    /// What makes the array: on each device what its superblock speaks for, then everywhere the first
-    /// superblocks, then the last.
+    /// What makes the array: on each device what its superblock speaks for, then everywhere the
+    /// first superblocks, then the last.
     #[must_use]
     pub fn steps(&self) -> Vec<Step<'_>> {
         let mut rounds = [Vec::new(), Vec::new(), Vec::new()];

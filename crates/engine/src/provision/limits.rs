@@ -19,16 +19,16 @@ pub fn widest(geometry: &Geometry) -> usize {
     (3 * k + 2 * m).max(2 * k + 4 * m)
 }
 
-/// The fewest strip-sized buffers with which a shard can always go on: one of the widest operations,
-/// and one of the longest reads, fit at once.
+/// The fewest strip-sized buffers with which a shard can always go on: one of the widest
+/// operations, and one of the longest reads, fit at once.
 pub fn strips_least(geometry: &Geometry) -> usize {
     let widest = widest(geometry);
     let longest = (REQUEST_BYTES_MAX / geometry.strip) as usize + 2;
     widest + widest.max(longest)
 }
 
-/// Size classes and counts for [`crate::mem::buffer::Pool::new`], so that a shard of this geometry can
-/// always go on: one of the widest operations, and one of the longest reads, fit at once.
+/// Size classes and counts for [`crate::mem::buffer::Pool::new`], so that a shard of this geometry
+/// can always go on: one of the widest operations, and one of the longest reads, fit at once.
 /// `budget_bytes` beyond that minimum is filled with small and strip-sized buffers.
 pub fn stock(geometry: &Geometry, budget_bytes: usize) -> Vec<(usize, usize)> {
     let strip = geometry.strip as usize;
@@ -286,7 +286,8 @@ pub(crate) fn wider(
     Ok(wide)
 }
 
-/// The superblock of the shape from which so many parities can go: they lie on members of their own.
+/// The superblock of the shape from which so many parities can go: they lie on members of their
+/// own.
 fn leaving(sb: &Superblock, more: usize, shape: DataShape) -> Result<Superblock, CommandError> {
     let fewer = shape.fewer;
     let alone = DataShape {
@@ -340,8 +341,8 @@ fn may_have_spares(sb: &Superblock, fewer: Fewer) -> Result<(), CommandError> {
     }
 }
 
-/// Whether an array of this superblock can do without so many of its parities at once, as far as its
-/// shape says: they were added to it.
+/// Whether an array of this superblock can do without so many of its parities at once, as far as
+/// its shape says: they were added to it.
 ///
 /// # Errors
 /// Why it cannot.
@@ -350,8 +351,8 @@ pub fn may_drop(sb: &Superblock, fewer: Fewer) -> Result<(), CommandError> {
     may_have_spares(sb, fewer)
 }
 
-/// The superblock of the shape without so many of the parities that lie on members of their own, which
-/// it names still.
+/// The superblock of the shape without so many of the parities that lie on members of their own,
+/// which it names still.
 pub(crate) fn narrower(sb: &Superblock, fewer: Fewer) -> Result<Superblock, CommandError> {
     let to_be = level_without(sb, fewer)?;
     let gone = u8::try_from(fewer.parities).ok();
@@ -370,7 +371,8 @@ pub(crate) fn narrower(sb: &Superblock, fewer: Fewer) -> Result<Superblock, Comm
     Ok(narrow)
 }
 
-/// The superblock of the mirror that this array is, if it has one data column: its parities are copies.
+/// The superblock of the mirror that this array is, if it has one data column: its parities are
+/// copies.
 ///
 /// # Errors
 /// Why it is none.

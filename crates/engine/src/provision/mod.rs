@@ -1,4 +1,5 @@
-//! New and restored arrays, the buffers that an array needs, which shapes it may get, and its volumes.
+//! New and restored arrays, the buffers that an array needs, which shapes it may get, and its
+//! volumes.
 //!
 //! Invariant: everything here is a plan; the caller carries it out.
 

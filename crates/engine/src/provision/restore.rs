@@ -1,14 +1,16 @@
-//! Making the metadata of an array again over the data that its members still hold: for an array whose superblocks are
-//! lost, by what a backup or a superblock that is left says of it.
+//! Making the metadata of an array again over the data that its members still hold: for an array
+//! whose superblocks are lost, by what a backup or a superblock that is left says of it.
 //!
-//! It becomes a new array, with an identity of its own, in the places of the old one: nothing that the old one left (a
-//! member that was away, a page of a map, a record in a log) is believed ever again. What regions hold is taken as it
-//! lies there: they are NeedSync, so parity is made true from data. Regions that are certain to be Unwritten stay so,
-//! and blocks that were lost stay lost. What had a record in the log and nothing else is lost: blocks of writes that
-//! were under way when the array last stopped without a word, and were never answered.
+//! It becomes a new array, with an identity of its own, in the places of the old one: nothing that
+//! the old one left (a member that was away, a page of a map, a record in a log) is believed ever
+//! again. What regions hold is taken as it lies there: they are NeedSync, so parity is made true
+//! from data. Regions that are certain to be Unwritten stay so, and blocks that were lost stay
+//! lost. What had a record in the log and nothing else is lost: blocks of writes that were under
+//! way when the array last stopped without a word, and were never answered.
 //!
-//! Invariants: every slot has its member, for parity that may be untrue brings back no member; data is not written.
-//! Deliberately absent: telling which device was in which slot, and whether all of them were in sync (the caller's).
+//! Invariants: every slot has its member, for parity that may be untrue brings back no member; data
+//! is not written. Deliberately absent: telling which device was in which slot, and whether all of
+//! them were in sync (the caller's).
 
 use std::ops::Range;
 
@@ -28,9 +30,9 @@ pub struct Told {
 }
 
 impl Told {
-    /// Takes up what the two places of a page hold on a member that was in sync to the end, where they hold pages of
-    /// that member. It is certain only if both are whole: a version after them would lie in place of the older one,
-    /// and if that was what is damaged nobody could tell.
+    /// Takes up what the two places of a page hold on a member that was in sync to the end, where
+    /// they hold pages of that member. It is certain only if both are whole: a version after them
+    /// would lie in place of the older one, and if that was what is damaged nobody could tell.
     pub fn take_page(&mut self, page: u32, places: [Option<&MapPage>; 2]) {
         let [Some(a), Some(b)] = places else { return };
         let (older, newer) = if a.sequence < b.sequence {
@@ -191,8 +193,8 @@ pub fn superblocks(spec: &RestoreSpec) -> Result<Vec<Superblock>, RestoreError> 
     let ids: Vec<MemberUuid> = spec.members.iter().map(|(_, member)| *member).collect();
     let mut superblocks =
         create::superblocks(spec.array, spec.created_unix_s, definition, &ids, &layouts);
-    // Nobody knows whether parity is true. As long as that is so, a start without a member has to be
-    // refused: of one that a power cut kept from its superblock, too.
+    // Nobody knows whether parity is true. As long as that is so, a start without a member has to
+    // be refused: of one that a power cut kept from its superblock, too.
     for sb in &mut superblocks {
         (sb.clean, sb.numbers_noted) = (false, false);
     }

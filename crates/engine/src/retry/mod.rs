@@ -1,27 +1,31 @@
-//! I/Os that did not reach their device, or whose answer did not come back, are repeated for a while.
+//! I/Os that did not reach their device, or whose answer did not come back, are repeated for a
+//! while.
 //!
-//! A controller that is reset, a path that changes, a host that is out of memory: the error says nothing
-//! of the medium, and a moment later the same I/O succeeds. The caller that carries out member I/Os (the
-//! runtime, the simulator) asks here what to do with one that failed, and returns only the final result to
-//! the machine that issued it. So the machines know nothing of retries: an operation keeps its stripe
-//! locked and its buffers unchanged until its I/O is answered, and each retry is the very same I/O.
+//! A controller that is reset, a path that changes, a host that is out of memory: the error says
+//! nothing of the medium, and a moment later the same I/O succeeds. The caller that carries out
+//! member I/Os (the runtime, the simulator) asks here what to do with one that failed, and returns
+//! only the final result to the machine that issued it. So the machines know nothing of retries: an
+//! operation keeps its stripe locked and its buffers unchanged until its I/O is answered, and each
+//! retry is the very same I/O.
 //!
 //! Invariants:
-//! * An I/O is repeated only after it was answered: of two tries only one is ever under way, so no try can
-//!   land after its successor was answered. An I/O without an answer is waited for, never repeated.
-//! * A device with a volatile cache is not trusted to hold what it answered before the error: the reset
-//!   may have cut its power. It goes out at the first error, and comes back by a rebuild of what was
-//!   written meanwhile (`array::members::rejoin`), which does not rely on the cache. An I/O that was never
-//!   sent is retried all the same.
-//! * Nothing is repeated for ever: from the first error on there is one deadline for all tries together.
+//! * An I/O is repeated only after it was answered: of two tries only one is ever under way, so no
+//!   try can land after its successor was answered. An I/O without an answer is waited for, never
+//!   repeated.
+//! * A device with a volatile cache is not trusted to hold what it answered before the error: the
+//!   reset may have cut its power. It goes out at the first error, and comes back by a rebuild of
+//!   what was written meanwhile (`array::members::rejoin`), which does not rely on the cache. An
+//!   I/O that was never sent is retried all the same.
+//! * Nothing is repeated for ever: from the first error on there is one deadline for all tries
+//!   together.
 //!
-//! **An error without a cause** (EIO) is not returned at once either: the kernel may answer so for a moment
-//! before it removes a drive. A member that is gone keeps its data and comes back by itself; a member that
-//! cannot read or write has failed. So the caller waits a moment and looks again ([`RetryPolicy::grace`]).
-//! It repeats nothing for that.
+//! **An error without a cause** (EIO) is not returned at once either: the kernel may answer so for
+//! a moment before it removes a drive. A member that is gone keeps its data and comes back by
+//! itself; a member that cannot read or write has failed. So the caller waits a moment and looks
+//! again ([`RetryPolicy::grace`]). It repeats nothing for that.
 //!
-//! Deliberately absent: clocks and queues (the caller's), and which errors of a kernel mean this (the
-//! runtime's).
+//! Deliberately absent: clocks and queues (the caller's), and which errors of a kernel mean this
+//! (the runtime's).
 
 pub(crate) mod pulse;
 
@@ -121,10 +125,10 @@ impl RetryPolicy {
         (retry.again_at < retry.until).then_some(retry)
     }
 
-    /// A device answered with an error. If the error has no cause (EIO): the time until which its owner does
-    /// not get it, since the device may turn out to be gone. All such errors in the meantime share that
-    /// time. (A read in place is answered at once: its owner repeats it with a buffer, and that gets the
-    /// grace.)
+    /// A device answered with an error. If the error has no cause (EIO): the time until which its
+    /// owner does not get it, since the device may turn out to be gone. All such errors in the
+    /// meantime share that time. (A read in place is answered at once: its owner repeats it with a
+    /// buffer, and that gets the grace.)
     pub fn grace(
         &self,
         grace: &mut EioGrace,
@@ -163,8 +167,8 @@ pub enum Repeats {
 }
 
 impl Repeats {
-    /// Of an I/O of this kind on such a device. A read in place is asked for again with a buffer at once, by
-    /// whoever asked for it.
+    /// Of an I/O of this kind on such a device. A read in place is asked for again with a buffer at
+    /// once, by whoever asked for it.
     pub fn of(info: &DeviceInfo, kind: &IoKind) -> Repeats {
         match kind {
             IoKind::ReadInPlace { .. } => Repeats::Never,

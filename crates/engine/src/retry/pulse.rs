@@ -2,7 +2,8 @@
 //!
 //! Invariant: a standstill of the process, or of the machine, moves every deadline.
 //!
-//! Deliberately absent: clocks, and what becomes of an I/O that is overdue (`array::members::deadlines`).
+//! Deliberately absent: clocks, and what becomes of an I/O that is overdue
+//! (`array::members::deadlines`).
 
 use crate::canary::{self, Canary};
 use crate::units::Time;
@@ -41,7 +42,8 @@ impl Pulse {
         self.asked_ns = at_most_ns.unwrap_or(u64::MAX);
     }
 
-    /// The thread begins another turn. Returns how long it stood still in the last one, nanoseconds.
+    /// The thread begins another turn. Returns how long it stood still in the last one,
+    /// nanoseconds.
     pub fn wakes(&mut self, now: Time) -> u64 {
         let fair_ns = self.asked_ns.saturating_add(self.slack_ns);
         let mut gap_ns = now.since(self.turn).saturating_sub(fair_ns);

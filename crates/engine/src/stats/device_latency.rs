@@ -6,8 +6,8 @@
 //! [`HedgeRules::samples_min`] reads. Not the 99th percentile: where one read of a hundred is slow,
 //! that *is* the slow one. The shape of the rule is that of "The Tail at Scale" (Dean and Barroso,
 //! 2013): defer the second request until the first has been out for longer than the 95th
-//! percentile, which bounds the extra load; the factor and the budget (see `shard::read::hedge`) keep it far
-//! smaller still, because here a second request costs k reads.
+//! percentile, which bounds the extra load; the factor and the budget (see `shard::read::hedge`)
+//! keep it far smaller still, because here a second request costs k reads.
 //!
 //! Invariants:
 //! * Noting a latency allocates nothing and takes a constant number of steps, but for a look at all
@@ -158,8 +158,8 @@ impl Meters {
         meters
     }
 
-    /// The membership or the number of slots changed: a member that takes a slot starts anew, one that stays in
-    /// its own goes on.
+    /// The membership or the number of slots changed: a member that takes a slot starts anew, one
+    /// that stays in its own goes on.
     pub(crate) fn follow(&mut self, serving: impl ExactSizeIterator<Item = Option<DeviceId>>) {
         self.meters.resize_with(serving.len(), Meter::default);
         self.slots.fill(0);

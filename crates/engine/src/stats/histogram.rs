@@ -6,8 +6,8 @@
 //! * What is read from it errs to the slow side, by an eighth at most (below 8 µs by one): a target
 //!   that is met here is met.
 //!
-//! A [`Distribution`] is of all that were, by doublings: it costs the addition of what each took and
-//! a comparison, for what a histogram forgets it hands over at once, thousands at a time.
+//! A [`Distribution`] is of all that were, by doublings: it costs the addition of what each took
+//! and a comparison, for what a histogram forgets it hands over at once, thousands at a time.
 //!
 //! Deliberately absent: time. Who keeps one decides which moment it is about, and when what it
 //! holds loses weight (`halve`).

@@ -34,8 +34,8 @@ impl Decoders {
         self.0.get_mut().clear();
     }
 
-    /// How the `wanted` columns of a stripe of this width come from those that are not `lost`, by this
-    /// code, which is the old one or not; `None` where too few are left.
+    /// How the `wanted` columns of a stripe of this width come from those that are not `lost`, by
+    /// this code, which is the old one or not; `None` where too few are left.
     pub(crate) fn get(
         &self,
         (code, old): (&Code, bool),

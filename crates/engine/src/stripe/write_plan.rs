@@ -84,8 +84,8 @@ impl Facts<'_> {
             .then(|| (0..k).filter(uncovered).count() as u64 * len);
         // As many columns as hold data, whichever they are.
         let readable = (0..k + m).filter(|&c| !self.lost.has(c)).count();
-        // Where a start was forced, a further column that cannot be read is lost with what it tells of the others:
-        // there none is read that need not be.
+        // Where a start was forced, a further column that cannot be read is lost with what it tells
+        // of the others: there none is read that need not be.
         let decodes = self.trusted && readable >= k && (self.synced || rmw.is_none());
         let decode = decodes.then_some(k as u64 * len);
         // Of those that read as much, the one that computes least.

@@ -18,8 +18,10 @@ const MAGIC: [u8; 8] = *b"STRAKE\x1a\n";
 const VERSION_MAJOR: u16 = 1;
 /// The newest that this program knows; 1 brought what steers background work, 2 that hedged reads
 /// can be turned off, 3 how long spares wait, 4 scrubs that go on, 5 arrays whose shape changed, 6
-/// data that moves, 7 bands of rows and what steers data that moves, 8 data that moves to other groups, or
-/// to parities that rotate, 9 arrays that are zeroed, 10 which superblocks a member has, 11 a log base above all numbers used. What a superblock says is the oldest that knows all of its bytes, so that an older program goes on reading it.
+/// data that moves, 7 bands of rows and what steers data that moves, 8 data that moves to other
+/// groups, or to parities that rotate, 9 arrays that are zeroed, 10 which superblocks a member has,
+/// 11 a log base above all numbers used. What a superblock says is the oldest that knows all of its
+/// bytes, so that an older program goes on reading it.
 const VERSION_MINOR: u16 = 11;
 const CHECKSUM_AT: usize = 12;
 /// The array's data begins with a table of volumes: its block device is none that a user may have.
@@ -37,8 +39,8 @@ const FEATURE_GROUPS: u64 = 16;
 const FEATURE_ROTATING: u64 = 32;
 /// Data is moving away from parities that go: in the elder shape they rotate.
 const FEATURE_LOWERING: u64 = 64;
-/// Pages of the region map may say that regions are undecided: a program that does not believe those
-/// pages goes by older ones.
+/// Pages of the region map may say that regions are undecided: a program that does not believe
+/// those pages goes by older ones.
 const FEATURE_UNDECIDED: u64 = 128;
 /// Pages of the region map may say which versions every member had: a program that does not believe
 /// those pages goes by older ones, or has none.
@@ -178,7 +180,8 @@ struct RawSuperblock {
     spare_count: u8,
     rebuild_priority: u8,
     name_bytes: u8,
-    /// A log replayed that does not tell all, or parity distrusted although it does: 1 not all, 2 all.
+    /// A log replayed that does not tell all, or parity distrusted although it does: 1 not all, 2
+    /// all.
     covered: u8,
     /// A state taken for that of other regions.
     page_regions: U16,
@@ -223,11 +226,12 @@ struct RawSuperblock {
     moving_band: u8,
     /// Data that moves crowds out requests after a restart; 0 for the default of 50.
     restripe_priority: u8,
-    /// Data read, or computed from others, as if groups had always been what they are to be: members
-    /// of a group of the shape that data moves from; 0 where groups stay what they are.
+    /// Data read, or computed from others, as if groups had always been what they are to be:
+    /// members of a group of the shape that data moves from; 0 where groups stay what they are.
     moving_group: u8,
     /// The same as if parities had always rotated: those of the shape that data moves from which do
-    /// not; 0 where as many do not in the new one. One more than these where more do not in the new one.
+    /// not; 0 where as many do not in the new one. One more than these where more do not in the new
+    /// one.
     moving_fixed: u8,
     /// Zeroing that crowds out requests after a restart; 0 for the default of 50.
     init_priority: u8,

@@ -1,4 +1,5 @@
-//! The label of a device in a pool: identity, any bytes, every flipped bit, and that it is never taken for a superblock.
+//! The label of a device in a pool: identity, any bytes, every flipped bit, and that it is never
+//! taken for a superblock.
 
 use proptest::prelude::*;
 use strake_format::*;

@@ -325,8 +325,8 @@ fn a_crash_between_superblocks_leaves_the_older_ones_believed() {
     assert_eq!(selection.slots, [Believed(0), Believed(1), Stale(2)]);
 }
 
-/// A power cut came while a spare was taken in, of which one member had heard; that one was missing at the
-/// next start, which was cut off while it said so.
+/// A power cut came while a spare was taken in, of which one member had heard; that one was missing
+/// at the next start, which was cut off while it said so.
 #[test]
 fn of_two_tables_of_one_moment_that_never_took_effect_the_one_before_holds() {
     let mut found = three(Level::Raid5);

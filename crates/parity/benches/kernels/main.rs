@@ -1,6 +1,7 @@
 //! GB/s of data in for every kernel that this CPU has, each beside its ceilings, a plain read and a
 //! memcpy of the same buffers, and beside ISA-L, where this machine has it, and the crate
-//! `rusty_erasure`. From memory each kernel has a second line, `cold`: what it makes of data that its caller says is not in the caches.
+//! `rusty_erasure`. From memory each kernel has a second line, `cold`: what it makes of data that
+//! its caller says is not in the caches.
 //!
 //! `cargo bench -p strake-parity` measures; with `-- --smoke` everything runs once on tiny buffers.
 //! `-- --kernel NAME` keeps to one kernel, `-- --only TEXT` to rows whose name contains TEXT,
@@ -225,8 +226,8 @@ impl Arena<'_> {
         hashes.expect("there is at least one kernel")
     }
 
-    /// ISA-L first, so that the kernels can stand beside it. Cold forms are there only where data is
-    /// in memory, or where nothing is measured.
+    /// ISA-L first, so that the kernels can stand beside it. Cold forms are there only where data
+    /// is in memory, or where nothing is measured.
     fn contenders(&self, theirs: Theirs, forms: &[Heat]) -> Vec<Contender<'_>> {
         let mut all = Vec::new();
         if let Some(isal) = &self.plan.isal {

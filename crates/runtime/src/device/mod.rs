@@ -3,7 +3,8 @@
 //! Invariants:
 //! * A device opened as a member is ours alone: block devices by O_EXCL (which mounts, md and
 //!   device-mapper respect), files by an exclusive `flock`. Opening the same one twice fails, also
-//!   within one process, and a file while a loop device over it is a member, or the other way round.
+//!   within one process, and a file while a loop device over it is a member, or the other way
+//!   round.
 //! * Metadata I/O goes past the page cache where the device allows it, through aligned buffers of
 //!   its own.
 //!
@@ -451,8 +452,8 @@ impl Device {
         self.why_gone().is_some()
     }
 
-    /// The same, with what became of it: one that is there and is smaller than it was has lost what lay
-    /// behind its end.
+    /// The same, with what became of it: one that is there and is smaller than it was has lost what
+    /// lay behind its end.
     pub(crate) fn why_gone(&self) -> Option<IoError> {
         let (there, bytes) = match self.kind {
             Kind::Block { number, in_sysfs } => {
@@ -485,8 +486,8 @@ impl Device {
         (at.elapsed() < ERRNO_EXPLAINS).then_some(errno)
     }
 
-    /// What an errno of this device means to the engine. Of a drive that was pulled Linux says many things: EIO,
-    /// and, since it has no size any more, ENOSPC of writes and EINVAL of zeroes.
+    /// What an errno of this device means to the engine. Of a drive that was pulled Linux says many
+    /// things: EIO, and, since it has no size any more, ENOSPC of writes and EINVAL of zeroes.
     pub(crate) fn classify(&self, errno: i32) -> IoError {
         *self.last_error() = Some((errno, Instant::now()));
         match errno {
@@ -504,8 +505,8 @@ fn of_errno(errno: i32) -> IoError {
         libc::EIO => IoError::Unclear,
         libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO | libc::EBADE => IoError::Media,
         libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoError::NoSpace,
-        // The kernel's words for what did not get through: a path or a controller that is being reset
-        // (ENOLINK, EBUSY), or its own deadlines (ETIMEDOUT, ETIME).
+        // The kernel's words for what did not get through: a path or a controller that is being
+        // reset (ENOLINK, EBUSY), or its own deadlines (ETIMEDOUT, ETIME).
         libc::ENOLINK | libc::EBUSY | libc::ETIME | libc::ETIMEDOUT => IoError::Transport(errno),
         libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS => IoError::Unsent(errno),
         other => IoError::Other(other),

@@ -78,15 +78,15 @@ fn queue(sysfs: &Path, name: &str) -> Option<String> {
         .map(|value| value.trim().to_owned())
 }
 
-/// Bytes that one request to a block device can carry wherever they lie, in memory and on the device; 0
-/// where that is not known, or depends on where on the device. The kernel splits what is longer, which
-/// it does not do without waiting.
+/// Bytes that one request to a block device can carry wherever they lie, in memory and on the
+/// device; 0 where that is not known, or depends on where on the device. The kernel splits what is
+/// longer, which it does not do without waiting.
 pub(super) fn at_once(number: u64) -> usize {
     at_once_of(&sysfs(number)).unwrap_or(0)
 }
 
-/// A drive, or a path to one: not one that the kernel makes of memory, files or other devices (loop, brd, zram,
-/// nbd, device mapper, md), whose data the CPU copies or has looked at.
+/// A drive, or a path to one: not one that the kernel makes of memory, files or other devices
+/// (loop, brd, zram, nbd, device mapper, md), whose data the CPU copies or has looked at.
 fn is_hardware(sysfs: &Path) -> bool {
     let place = sysfs.canonicalize();
     place.is_ok_and(|place| !place.to_string_lossy().contains("/devices/virtual/block/"))
@@ -138,7 +138,8 @@ pub(super) fn file(file: &File, direct: bool) -> io::Result<(DeviceInfo, bool)> 
             let align = stat.stx_dio_offset_align.max(stat.stx_dio_mem_align);
             // Zero: no direct I/O on this file after all.
             usable = stat.stx_dio_offset_align != 0 && align <= 4096;
-            // A file system that says nothing of it may take the flag and copy all the same (tmpfs).
+            // A file system that says nothing of it may take the flag and copy all the same
+            // (tmpfs).
             dma = usable;
             if usable && align > 512 {
                 block_bytes = align;

@@ -35,8 +35,8 @@ pub enum ExportKind {
 pub struct UblkExport {
     /// N of /dev/ublkbN.
     pub id: u32,
-    /// How data travels, in words: `auto-buffer`, `user-copy`, `copy`, with `batch-` before it where
-    /// requests come in batches.
+    /// How data travels, in words: `auto-buffer`, `user-copy`, `copy`, with `batch-` before it
+    /// where requests come in batches.
     pub mode: &'static str,
     /// Queues.
     pub queues: u16,

@@ -1,18 +1,18 @@
 //! Which calls that block a kernel worker wait until fewer are at work on their device.
 //!
-//! Flushes and changes of ranges (zeroing, deallocation) have no way to be done without waiting: the
-//! ring hands each to a worker of the kernel, and workers are few and shared by all devices of a
-//! thread. A device that answers none of them would take them all, and devices that are well would
-//! seem to be late.
+//! Flushes and changes of ranges (zeroing, deallocation) have no way to be done without waiting:
+//! the ring hands each to a worker of the kernel, and workers are few and shared by all devices of
+//! a thread. A device that answers none of them would take them all, and devices that are well
+//! would seem to be late.
 //!
-//! A flush is what a user waits for; ranges come in bursts, when regions are given back. So ranges leave
-//! one place to flushes, and a flush goes before every range that waits, but that one range has a place
-//! where any waits: writes may wait for it. Neither relies on the order in
-//! which they reach the kernel: who needs one waits for the completion.
+//! A flush is what a user waits for; ranges come in bursts, when regions are given back. So ranges
+//! leave one place to flushes, and a flush goes before every range that waits, but that one range
+//! has a place where any waits: writes may wait for it. Neither relies on the order in which they
+//! reach the kernel: who needs one waits for the completion.
 //!
-//! Invariant: of one device so many at most are in the kernel; the others wait here, each kind in its
-//! order.
-//! Deliberately absent: deadlines (`member_io`, which begins to count when the kernel has the call).
+//! Invariant: of one device so many at most are in the kernel; the others wait here, each kind in
+//! its order. Deliberately absent: deadlines (`member_io`, which begins to count when the kernel
+//! has the call).
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,19 +1,21 @@
 //! I/Os of one batch that lie side by side on a device go to it as one.
 //!
-//! A long request takes whole strips of neighbouring rows, and a rebuild reads row after row: of each
-//! member that is one run of bytes, in buffers of several operations. What each I/O costs by itself
-//! (its way through the kernel, a command, an interrupt) is paid once for all of them ([RFD 17]).
+//! A long request takes whole strips of neighbouring rows, and a rebuild reads row after row: of
+//! each member that is one run of bytes, in buffers of several operations. What each I/O costs by
+//! itself (its way through the kernel, a command, an interrupt) is paid once for all of them ([RFD
+//! 17]).
 //!
 //! Invariants:
 //! * Only what the kernel does not have yet is merged, so nothing waits for a neighbour.
-//! * Each I/O keeps its flight, with buffer, deadline and answer of its own; the memory of all of them
-//!   stays in the table until the kernel has answered the one entry that they share.
-//! * An error says nothing of most of what was merged. Where it is of the medium, reads are asked again
-//!   one by one, so that the engine hears which bytes it is about; writes have all failed. Where it is of
-//!   the way to the device, each has met it, and `strake_engine::retry` rules for each.
+//! * Each I/O keeps its flight, with buffer, deadline and answer of its own; the memory of all of
+//!   them stays in the table until the kernel has answered the one entry that they share.
+//! * An error says nothing of most of what was merged. Where it is of the medium, reads are asked
+//!   again one by one, so that the engine hears which bytes it is about; writes have all failed.
+//!   Where it is of the way to the device, each has met it, and `strake_engine::retry` rules for
+//!   each.
 //!
-//! Deliberately absent: merging of what is repeated or continued, of reads in place, and of what lies
-//! apart.
+//! Deliberately absent: merging of what is repeated or continued, of reads in place, and of what
+//! lies apart.
 //!
 //! [RFD 17]: ../../../../docs/rfd/0017-merged-member-io.md
 
@@ -23,8 +25,8 @@ use strake_engine::buffers::PAGE;
 use super::*;
 use crate::ring::Pushed;
 
-/// Bytes that go as one, at most (and no more than a request to the device can carry): drives are at
-/// their full speed with less, and a reader waits for all of it.
+/// Bytes that go as one, at most (and no more than a request to the device can carry): drives are
+/// at their full speed with less, and a reader waits for all of it.
 const BYTES_MOST: usize = 256 << 10;
 /// I/Os that go as one, at most: of many short ones enough are left to be worked on side by side.
 const PIECES_MOST: usize = 8;
@@ -216,8 +218,8 @@ impl MemberIos {
         self.spare.push(merged);
     }
 
-    /// These are reads, and what failed may have been beside most of them. Who was put out is not asked
-    /// any more.
+    /// These are reads, and what failed may have been beside most of them. Who was put out is not
+    /// asked any more.
     fn asks_again(&mut self, merged: &Merged, errno: i32) -> bool {
         let head = self.flights.get_mut(merged.places[0]);
         let head = head.expect("it is in the table");
@@ -262,7 +264,8 @@ mod tests {
         assert!(bench.start(io, kind).is_none());
     }
 
-    /// Everything that the kernel answers until nothing is in flight, taken in: what each answer ends.
+    /// Everything that the kernel answers until nothing is in flight, taken in: what each answer
+    /// ends.
     fn answers(bench: &mut Bench) -> Vec<Vec<Completion>> {
         answers_with(bench, |result| result)
     }

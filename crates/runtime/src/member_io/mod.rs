@@ -7,27 +7,28 @@
 //! its memory, stay taken until the kernel lets go. If the thread ends with I/O in flight, the
 //! table leaks that memory rather than let the kernel write into somebody else's.
 //!
-//! **An I/O that failed on its way** (a reset, a path) is repeated as `strake_engine::retry` says, from the
-//! table: the same bytes from the same memory, on the same device, and only after the kernel has answered
-//! the try before. Its owner hears of the end alone. One that the kernel does not answer is never repeated.
+//! **An I/O that failed on its way** (a reset, a path) is repeated as `strake_engine::retry` says,
+//! from the table: the same bytes from the same memory, on the same device, and only after the
+//! kernel has answered the try before. Its owner hears of the end alone. One that the kernel does
+//! not answer is never repeated.
 //!
-//! **When a device may be opened again:** every I/O in the table holds its device, abandoned or not, and a
-//! device is open for one user at a time. So a member that went out cannot be taken back while the kernel
-//! may still carry out an old write to it; after the thread has ended the kernel's own hold on the open
-//! file does the same.
+//! **When a device may be opened again:** every I/O in the table holds its device, abandoned or
+//! not, and a device is open for one user at a time. So a member that went out cannot be taken back
+//! while the kernel may still carry out an old write to it; after the thread has ended the kernel's
+//! own hold on the open file does the same.
 //!
 //! Invariants: every I/O started is completed to the engine exactly once; a short transfer is
 //! continued where it stopped; a device that answers nothing costs its deadline, never a hang, and
-//! nobody else's: calls that block wait for their `limiter`, and their deadline begins when the kernel
-//! gets them. Deadlines count in the time in which the thread ran (`strake_engine::Pulse`): a process that
-//! is stopped, or gets no CPU, reaches none of them.
+//! nobody else's: calls that block wait for their `limiter`, and their deadline begins when the
+//! kernel gets them. Deadlines count in the time in which the thread ran (`strake_engine::Pulse`):
+//! a process that is stopped, or gets no CPU, reaches none of them.
 //!
-//! **An I/O of an array that outlasts its deadline** is reported ([`MemberIos::overdue`]) and stays as it is
-//! until the array has decided ([`MemberIos::judged`]): completed if the kernel answers first, abandoned, or
-//! waited for by another deadline.
+//! **An I/O of an array that outlasts its deadline** is reported ([`MemberIos::overdue`]) and stays
+//! as it is until the array has decided ([`MemberIos::judged`]): completed if the kernel answers
+//! first, abandoned, or waited for by another deadline.
 //!
-//! Deliberately absent: which errors are worth a repetition, and how often, and which late member is given
-//! up (the engine decides), and cancellation (a device that hangs ignores it).
+//! Deliberately absent: which errors are worth a repetition, and how often, and which late member
+//! is given up (the engine decides), and cancellation (a device that hangs ignores it).
 
 pub(crate) mod limiter;
 mod merge;
@@ -187,7 +188,8 @@ struct Flight {
     work: Work,
     /// It blocks a worker of the kernel, and has or waits for a turn.
     blocks: bool,
-    /// In the time in which the thread ran. Never, while it waits for its turn, or to be tried again.
+    /// In the time in which the thread ran. Never, while it waits for its turn, or to be tried
+    /// again.
     due: Time,
     /// It is overdue, and the array knows.
     reported: bool,
@@ -308,7 +310,8 @@ impl MemberIos {
         self.overdue.pop()
     }
 
-    /// I/O whose completion has not been reaped, abandoned or not; not what only waits to be tried again.
+    /// I/O whose completion has not been reaped, abandoned or not; not what only waits to be tried
+    /// again.
     pub(crate) fn in_flight(&self) -> usize {
         self.flights.len() - self.pausing
     }
@@ -354,7 +357,8 @@ impl MemberIos {
         self.given_back.pop()
     }
 
-    /// What became of I/Os that were tried again, since the last call; to be told before their completions.
+    /// What became of I/Os that were tried again, since the last call; to be told before their
+    /// completions.
     pub(crate) fn retried(&mut self) -> Option<Retried> {
         self.retried.pop()
     }
@@ -445,8 +449,8 @@ impl MemberIos {
         }
     }
 
-    /// A try has failed. True if there is to be another, or if the device may be about to vanish: the owner
-    /// hears nothing yet.
+    /// A try has failed. True if there is to be another, or if the device may be about to vanish:
+    /// the owner hears nothing yet.
     fn pause(&mut self, place: u32, error: IoError, now: Time) -> bool {
         let flight = self
             .flights
@@ -479,8 +483,8 @@ impl MemberIos {
         true
     }
 
-    /// Tries again what has waited for it, and tells what is not tried again; of a device that was let go
-    /// meanwhile nothing is.
+    /// Tries again what has waited for it, and tells what is not tried again; of a device that was
+    /// let go meanwhile nothing is.
     fn try_again(&mut self, ring: &mut Ring, now: Time, finished: &mut Vec<Finished>) {
         let attached = &self.attached;
         let mut due = Vec::new();
@@ -615,8 +619,8 @@ impl MemberIos {
         ))
     }
 
-    /// Answers every I/O whose deadline has passed, or whose device has vanished meanwhile, and tries again
-    /// those whose pause is over.
+    /// Answers every I/O whose deadline has passed, or whose device has vanished meanwhile, and
+    /// tries again those whose pause is over.
     pub(crate) fn expire(&mut self, ring: &mut Ring, now: Time, finished: &mut Vec<Finished>) {
         if self.pausing > 0 {
             self.try_again(ring, now, finished);
@@ -838,8 +842,8 @@ impl Flight {
             _ => {}
         }
         let error = match (self.device.classify(errno), &self.work) {
-            // A device says so of what it is not ready for; of what it cannot do at all, too, but that is
-            // never a write or a flush.
+            // A device says so of what it is not ready for; of what it cannot do at all, too, but
+            // that is never a write or a flush.
             (IoError::Media, Work::Write { .. } | Work::Zeros { .. } | Work::Flush)
                 if errno == libc::EREMOTEIO =>
             {

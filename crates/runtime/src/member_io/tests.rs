@@ -1,4 +1,5 @@
-//! What becomes of member I/O: on real files, with the kernel's answers replaced where it has to fail.
+//! What becomes of member I/O: on real files, with the kernel's answers replaced where it has to
+//! fail.
 //!
 //! Invariant: each test has a ring and a device of its own.
 //! Deliberately absent: devices other than files, which a machine that builds this may lack.
@@ -510,8 +511,8 @@ fn nothing_is_tried_again_on_a_device_that_was_let_go() {
     Device::open(file.path(), OpenMode::Member).expect("it is free");
 }
 
-/// A write that the drive carries out late would undo what was written since: nobody may have the device
-/// again before the kernel has said that it is over.
+/// A write that the drive carries out late would undo what was written since: nobody may have the
+/// device again before the kernel has said that it is over.
 #[test]
 fn a_device_is_not_opened_again_while_an_abandoned_io_is_under_way() {
     let file = member(1 << 20);
@@ -616,7 +617,8 @@ fn time_in_which_the_thread_stood_still_counts_for_no_deadline() {
     assert_eq!(look(&mut bench, 0), None);
     // It asked for a second and got ten minutes.
     assert_eq!(look(&mut bench, 600_000), None);
-    // From then on it runs: 62 turns of a second each are not the deadline, with the two that it had.
+    // From then on it runs: 62 turns of a second each are not the deadline, with the two that it
+    // had.
     for second in 1..=60 {
         assert_eq!(look(&mut bench, 600_000 + 1000 * second), None, "{second}");
     }

@@ -34,8 +34,8 @@ pub fn check_descriptors_left() -> Result<(), ServeError> {
     check(OF_ARRAY + OF_THREAD)
 }
 
-/// Refuses an array of so many threads, and of so many devices that are still to be opened, if too few descriptors are
-/// left.
+/// Refuses an array of so many threads, and of so many devices that are still to be opened, if too
+/// few descriptors are left.
 pub(crate) fn check_descriptors(threads: u16, devices: usize) -> Result<(), ServeError> {
     check(OF_ARRAY + OF_THREAD * u64::from(threads) + devices as u64)
 }

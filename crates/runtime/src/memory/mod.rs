@@ -5,7 +5,8 @@
 //!
 //! Invariant: an array is refused before anything is written if its buffers, with those of the
 //! arrays that are served already, exceed a bound. A bound that the system does not tell bounds
-//! nothing. Deliberately absent: overcommitting on purpose; buffers are used in full sooner or later.
+//! nothing. Deliberately absent: overcommitting on purpose; buffers are used in full sooner or
+//! later.
 
 pub(crate) mod budget;
 pub(crate) mod buffers;

@@ -63,9 +63,9 @@ use crate::thread::{Threads, thread_name};
 const CLEAN_AFTER_MS: u64 = 2000;
 /// Data that moves to another shape: requests wait about as long as members take for so much.
 const WINDOW_BYTES: u64 = 4 << 20;
-/// How long a stop waits for the array to become quiet after it has agreed to stop: longer than members that do
-/// not answer are waited for (three deadlines and what belongs to them), tries included, with the deadline that
-/// the daemon gives them.
+/// How long a stop waits for the array to become quiet after it has agreed to stop: longer than
+/// members that do not answer are waited for (three deadlines and what belongs to them), tries
+/// included, with the deadline that the daemon gives them.
 const STOP_PATIENCE: Duration = Duration::from_secs(320);
 /// How long a process that ends for a panic lets its log be written.
 const LAST_LINE: Duration = Duration::from_millis(50);
@@ -228,7 +228,8 @@ pub fn may_serve(config: ServeConfig) -> Result<(), ServeError> {
     prepare(config).map(|_| ())
 }
 
-/// Whether an array that is to be made of so many devices, which are not open yet, could be served as `config` says.
+/// Whether an array that is to be made of so many devices, which are not open yet, could be served
+/// as `config` says.
 ///
 /// # Errors
 /// What this process may not have.
@@ -525,8 +526,8 @@ impl Serving {
         self.widen(devices, Command::AddParity)
     }
 
-    /// Begins to move data to a shape with members on these devices, too, with other groups, or with
-    /// other strips.
+    /// Begins to move data to a shape with members on these devices, too, with other groups, or
+    /// with other strips.
     ///
     /// # Errors
     /// Why it is refused.
@@ -605,8 +606,8 @@ impl Serving {
         )
     }
 
-    /// State of the region that holds a byte of the array; `None` beyond its end. An array that has just
-    /// grown may tell of its new size (`status`) a moment before what is new can be asked for.
+    /// State of the region that holds a byte of the array; `None` beyond its end. An array that has
+    /// just grown may tell of its new size (`status`) a moment before what is new can be asked for.
     pub fn region_of(&self, offset: u64) -> Option<RegionState> {
         let geometry = self.shape.now();
         if offset >= geometry.size() {
@@ -631,8 +632,8 @@ impl Serving {
         self.end_within(STOP_PATIENCE)
     }
 
-    /// The same, for as long as this: an array that is not quiet then, since a member does not answer, is left
-    /// as a kill would leave it.
+    /// The same, for as long as this: an array that is not quiet then, since a member does not
+    /// answer, is left as a kill would leave it.
     pub fn end_within(&self, patience: Duration) -> Stopped {
         let result = self.become_quiet(Instant::now() + patience);
         Stopped {
@@ -953,7 +954,8 @@ impl Drop for EndProcessOnPanic {
             tracing::error!(
                 "a shard has panicked: the process ends, the array is found as after a kill"
             );
-            // The thread that writes the log, if there is one, has a moment; nothing waits for longer.
+            // The thread that writes the log, if there is one, has a moment; nothing waits for
+            // longer.
             std::thread::sleep(LAST_LINE);
             std::process::abort();
         }

@@ -91,7 +91,8 @@ impl Threads {
             let handle = running.handles.get_mut(usize::from(index));
             let handle = handle.and_then(Option::take);
             match (devices.is_empty(), handle) {
-                // It has nothing left to do but to exit. A thread that panicked has ended the process.
+                // It has nothing left to do but to exit. A thread that panicked has ended the
+                // process.
                 (true, Some(handle)) => drop(handle.join()),
                 (_, handle) => drop(handle),
             }

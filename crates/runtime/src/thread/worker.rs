@@ -7,9 +7,9 @@
 //! (answers give the next requests) joins the batch before it is submitted; peers are woken once
 //! for all that a batch has for them.
 //!
-//! **Two times.** The shard and the deadlines of member I/Os count the time in which this thread ran
-//! (`strake_engine::Pulse`): hedges and latencies say nothing false after a standstill. The array and its
-//! events count the time of the machine.
+//! **Two times.** The shard and the deadlines of member I/Os count the time in which this thread
+//! ran (`strake_engine::Pulse`): hedges and latencies say nothing false after a standstill. The
+//! array and its events count the time of the machine.
 //!
 //! Invariants:
 //! * Completions that wait are taken before any deadline is looked at.
@@ -52,8 +52,8 @@ const BUFFER_RETRY: Duration = Duration::from_millis(1);
 /// costs no more, and a read into a buffer can be hedged.
 const IN_PLACE_MIN: u64 = 32 << 10;
 
-/// A turn of the thread counts for this much longer than it asked for at most, nanoseconds, in what the
-/// shard measures: a thread that stood still says nothing of its members' latencies.
+/// A turn of the thread counts for this much longer than it asked for at most, nanoseconds, in what
+/// the shard measures: a thread that stood still says nothing of its members' latencies.
 pub(crate) const SLACK_NS: u64 = 10_000_000;
 
 /// How often mail that has come meanwhile joins a batch before the batch is submitted.
@@ -342,8 +342,8 @@ impl Worker {
 
     /// The array has decided about I/Os that are overdue.
     fn judged(&mut self, now: Time, device: DeviceId, verdict: Verdict) {
-        // What the kernel has answered by now is complete, whatever the verdict. An error is seen by the
-        // next wait, too.
+        // What the kernel has answered by now is complete, whatever the verdict. An error is seen
+        // by the next wait, too.
         let _ = self.ring.wait(Some(Duration::ZERO));
         self.reap(now);
         let mut finished = std::mem::take(&mut self.work.finished);
@@ -709,7 +709,8 @@ impl Worker {
         }
     }
 
-    /// Gives requests that found no buffer another try, in their order, those of long buffers first.
+    /// Gives requests that found no buffer another try, in their order, those of long buffers
+    /// first.
     fn retry_ublk(&mut self, now: Time) -> bool {
         let memory = self
             .queue_memory

@@ -10,8 +10,8 @@ use crate::course::Course;
 use crate::plan::{Action, End, Plan};
 
 impl Canary {
-    /// Whether a world of this plan can be expected to meet it, as far as that is told for rare ones:
-    /// in others it would only be looked for.
+    /// Whether a world of this plan can be expected to meet it, as far as that is told for rare
+    /// ones: in others it would only be looked for.
     pub fn may_be_met(self, plan: &Plan) -> bool {
         let cut_off = || plan.lives.iter().any(|life| life.end != End::Stop);
         let does = |what: Action| {

@@ -1,11 +1,12 @@
 //! Courses: seeds that follow a script, where chance only decides places and moments.
 //!
-//! Some faults need a chain of events that lives of chance hardly ever go through: a flush that fails
-//! just before the power goes, a full list of unreadable blocks, a member that went on alone and comes
-//! back after more epochs than a table remembers. One seed in [`ONE_IN`] is a scenario that leads
-//! there, in one of many variants.
+//! Some faults need a chain of events that lives of chance hardly ever go through: a flush that
+//! fails just before the power goes, a full list of unreadable blocks, a member that went on alone
+//! and comes back after more epochs than a table remembers. One seed in [`ONE_IN`] is a scenario
+//! that leads there, in one of many variants.
 //!
-//! Invariants: a course follows from its seed; what it demands holds for every engine without a bug.
+//! Invariants: a course follows from its seed; what it demands holds for every engine without a
+//! bug.
 //!
 //! Deliberately absent: the atlas. The author of a course knows what is fair.
 
@@ -58,16 +59,18 @@ pub enum Course {
     LostWhileAway,
     /// A device joins, and a member is lost while the others hear of it.
     LostAsOneJoins,
-    /// The newest record of a block is being written over, and who published that it is retired is lost.
-    PublishedByOne,
-    /// Blocks are given up beside the record of a write that is over, and who published that it is retired is
+    /// The newest record of a block is being written over, and who published that it is retired is
     /// lost.
+    PublishedByOne,
+    /// Blocks are given up beside the record of a write that is over, and who published that it is
+    /// retired is lost.
     GivenUpBeside,
     /// A record of a Clean region lies, since its parity did when it was made.
     MendedInQuiet,
     /// What a write leaves alone has rotted, and the write is cut off.
     RotsBeside,
-    /// An image of a member is taken while the array serves, and given to it when the member has left.
+    /// An image of a member is taken while the array serves, and given to it when the member has
+    /// left.
     LiveImage,
     /// What lies in an undecided region is taken for right, and the power goes.
     Accepted,
@@ -424,7 +427,8 @@ fn begin_to_copy(array: &mut Scenario, rng: &mut Prng) {
     }
 }
 
-/// These are not found at the next start, if the level survives that; otherwise any member that counts.
+/// These are not found at the next start, if the level survives that; otherwise any member that
+/// counts.
 fn hide(array: &mut Scenario, rng: &mut Prng, holders: &[usize]) {
     let drives = array.world.condition_on_media().0;
     let few = (1..=array.world.geometry.m).contains(&holders.len());
@@ -613,8 +617,8 @@ fn lost_before_place(array: &mut Scenario, rng: &mut Prng) {
     array.start().rest().verify();
 }
 
-/// What is written lies on a member that leaves while another is slow to take the records; then some of it
-/// is in place, and the power goes. Of what had a member no more nothing may be lost.
+/// What is written lies on a member that leaves while another is slow to take the records; then
+/// some of it is in place, and the power goes. Of what had a member no more nothing may be lost.
 fn lost_while_logged(array: &mut Scenario, rng: &mut Prng) {
     let geometry = std::sync::Arc::clone(&array.world.geometry);
     let (k, m) = (geometry.k, geometry.m);
@@ -664,7 +668,8 @@ fn joins_under_writes(array: &mut Scenario, rng: &mut Prng) {
     let strip = geometry.strip / geometry.block;
     let (k, m) = (geometry.k, geometry.m);
     let stripes = array.world.oracle.blocks() / (k as u64 * strip);
-    // Most often those whose parity it gets, but for the column whose member has records for its sake.
+    // Most often those whose parity it gets, but for the column whose member has records for its
+    // sake.
     let first_of = |stripe: u64| geometry.slot(StripeNo(stripe), k).0 == lost;
     let aimed = rng.percent(70);
     let targets: Vec<u64> = (0..stripes).filter(|&s| !aimed || first_of(s)).collect();
@@ -766,7 +771,8 @@ fn full_ring(array: &mut Scenario, rng: &mut Prng) {
     array.start().rest().verify();
 }
 
-/// What it lacks may lie in regions that are rebuilt: then it is taken back. What is read says whether that was right.
+/// What it lacks may lie in regions that are rebuilt: then it is taken back. What is read says
+/// whether that was right.
 fn live_image(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     if rng.percent(40) {
@@ -846,7 +852,8 @@ fn lost_while_away(array: &mut Scenario, rng: &mut Prng) {
     array.verify();
 }
 
-/// A member of the first wave is slow to take the table that calls a device a member, and leaves before it has it.
+/// A member of the first wave is slow to take the table that calls a device a member, and leaves
+/// before it has it.
 fn lost_as_one_joins(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     let lost = slot(array, rng);
@@ -888,8 +895,8 @@ fn lost_as_one_joins(array: &mut Scenario, rng: &mut Prng) {
     array.start().rest().verify();
 }
 
-/// A parity is built from strips of which one rots; then data is taken for right as it is, and the power goes. The
-/// region is undecided as before, or its strips agree; what users read stays.
+/// A parity is built from strips of which one rots; then data is taken for right as it is, and the
+/// power goes. The region is undecided as before, or its strips agree; what users read stays.
 fn accepted(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     let geometry = array.world.geometry.clone();

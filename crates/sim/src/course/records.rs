@@ -63,7 +63,8 @@ fn step_until(array: &mut Scenario, until: impl Fn(&mut Scenario) -> bool) {
     }
 }
 
-/// Goes on until no more requests than so many are under way, and not a step further: regions stay open.
+/// Goes on until no more requests than so many are under way, and not a step further: regions stay
+/// open.
 fn until_asks(array: &mut Scenario, asks: usize) {
     while array.world.asks.len() > asks {
         array.steps(1);
@@ -91,15 +92,17 @@ fn write_beside(array: &mut Scenario, block: u64, asks: usize) {
     until_asks(array, asks);
 }
 
-/// Two writes of a row are over, and no batch says so, for an older one takes long. The ring of the member of
-/// the parity fills up with what comes after them. Then all of it is over, and one member alone has published
-/// that when both records are being written over; and the power goes, and that member.
+/// Two writes of a row are over, and no batch says so, for an older one takes long. The ring of the
+/// member of the parity fills up with what comes after them. Then all of it is over, and one member
+/// alone has published that when both records are being written over; and the power goes, and that
+/// member.
 pub(crate) fn published_by_one(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     let geometry = Arc::clone(&array.world.geometry);
     let strip = geometry.strip / geometry.block;
     let parity = slot(array, rng);
-    // Of these stripes the same two members have the records: those of the parity and of the first column.
+    // Of these stripes the same two members have the records: those of the parity and of the first
+    // column.
     let stripes = (0..geometry.stripes()).map(StripeNo);
     let (alike, others): (Vec<StripeNo>, Vec<StripeNo>) =
         stripes.partition(|&stripe| geometry.slot(stripe, 2).0 == parity);
@@ -167,9 +170,9 @@ pub(crate) fn published_by_one(array: &mut Scenario, rng: &mut Prng) {
     array.start().rest().verify();
 }
 
-/// A write is over. Another of the same strip finds that too few columns can be read, and gives a block of the
-/// row up: other content lies there than the first one's record says. All but one of the members are slow to
-/// hear that the record is retired; the power goes, and that one.
+/// A write is over. Another of the same strip finds that too few columns can be read, and gives a
+/// block of the row up: other content lies there than the first one's record says. All but one of
+/// the members are slow to hear that the record is retired; the power goes, and that one.
 pub(crate) fn given_up_beside(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     let geometry = Arc::clone(&array.world.geometry);
@@ -215,9 +218,9 @@ fn lie(array: &mut Scenario, slot: u8, stripe: StripeNo) {
     ssd.rot(at, &held);
 }
 
-/// A parity lied when a write read it, and so does the record of the write, which is long over: its region is
-/// Clean. Then the parity is mended, by a program from before records were retired for that. The power goes, and
-/// a member that the write left alone.
+/// A parity lied when a write read it, and so does the record of the write, which is long over: its
+/// region is Clean. Then the parity is mended, by a program from before records were retired for
+/// that. The power goes, and a member that the write left alone.
 pub(crate) fn mended_in_quiet(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     let geometry = Arc::clone(&array.world.geometry);
@@ -238,8 +241,8 @@ pub(crate) fn mended_in_quiet(array: &mut Scenario, rng: &mut Prng) {
     array.start().rest().verify();
 }
 
-/// What a write leaves alone has rotted. The power goes while it goes in place: what the replay makes of the
-/// parities tells of that still, and a scrub mends it.
+/// What a write leaves alone has rotted. The power goes while it goes in place: what the replay
+/// makes of the parities tells of that still, and a scrub mends it.
 pub(crate) fn rots_beside(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     let geometry = Arc::clone(&array.world.geometry);

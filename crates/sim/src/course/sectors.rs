@@ -13,8 +13,9 @@ use crate::plan::workload::AskKind;
 use crate::prng::Prng;
 use crate::scenario::Scenario;
 
-/// A sector of a strip cannot be read, and another block of another strip rots. No redundancy is left that
-/// could name what rots; so the rest of the first strip has to stay as it is, whatever reads it.
+/// A sector of a strip cannot be read, and another block of another strip rots. No redundancy is
+/// left that could name what rots; so the rest of the first strip has to stay as it is, whatever
+/// reads it.
 pub(crate) fn rots_beside_a_bad_one(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     let geometry = Arc::clone(&array.world.geometry);
@@ -53,7 +54,8 @@ pub(crate) fn rots_beside_a_bad_one(array: &mut Scenario, rng: &mut Prng) {
             array.command(repair).expect("it is begun");
             array.rest();
         }
-        // All but the column that it is about, so that this one is read; or nothing, so that parity is.
+        // All but the column that it is about, so that this one is read; or nothing, so that parity
+        // is.
         _ => {
             let column = columns[2..].iter().find(|column| **column < k);
             let reads = kept < k && (rng.percent(60) || column.is_none());

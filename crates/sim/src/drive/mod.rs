@@ -368,8 +368,8 @@ impl Ssd {
         Fate::Normal
     }
 
-    /// The I/O ends now: if the device is being reset, it fails on its way. A write may be there all the
-    /// same, or in part.
+    /// The I/O ends now: if the device is being reset, it fails on its way. A write may be there
+    /// all the same, or in part.
     pub fn interrupt(&mut self, op: OpNo, now: Time, rng: &mut Prng) {
         let Some(reset) = self.faults.reset.filter(|reset| reset.fails(now)) else {
             return;
@@ -403,8 +403,8 @@ impl Ssd {
         }
     }
 
-    /// If the I/O has failed on its way and is to be tried again: when. `open`: the device still is.
-    /// `cache_trusted`: that of one that was reset, too, which is wrong.
+    /// If the I/O has failed on its way and is to be tried again: when. `open`: the device still
+    /// is. `cache_trusted`: that of one that was reset, too, which is wrong.
     pub fn again(
         &mut self,
         op: OpNo,
@@ -490,8 +490,8 @@ impl Ssd {
         }
     }
 
-    /// The time in which an I/O is tried again does not pass while the thread of its owner, or every thread,
-    /// stands still.
+    /// The time in which an I/O is tried again does not pass while the thread of its owner, or
+    /// every thread, stands still.
     pub fn prolong_tries(&mut self, owner: Option<Owner>, ns: u64) {
         let all = self.flights.values_mut();
         let of = all.filter(|flight| owner.is_none_or(|owner| flight.owner == owner));

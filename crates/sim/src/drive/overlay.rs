@@ -18,8 +18,8 @@ pub const HICCUP: u64 = 100;
 pub struct Reset {
     /// Until then.
     pub until: Time,
-    /// It lost its power with it, and what its cache had answered. So it answers nothing more until it is
-    /// opened again; unless nobody was told that anything failed, and all was tried again.
+    /// It lost its power with it, and what its cache had answered. So it answers nothing more until
+    /// it is opened again; unless nobody was told that anything failed, and all was tried again.
     pub cache_lost: bool,
     /// Something has failed.
     pub hit: bool,
@@ -70,8 +70,8 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// A reset that is over counts as if it had ended so much later, and not after `resumes`: the time in which
-    /// threads stood still is none in which tries got through.
+    /// A reset that is over counts as if it had ended so much later, and not after `resumes`: the
+    /// time in which threads stood still is none in which tries got through.
     pub fn keep_peace(&mut self, now: Time, ns: u64, resumes: Time) {
         if let Some(reset) = self.reset.as_mut().filter(|reset| reset.until <= now) {
             reset.until = Time(reset.until.0 + ns).min(resumes);

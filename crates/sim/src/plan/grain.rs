@@ -1,16 +1,16 @@
-//! What a plan draws of purport: strips that are larger than usual, devices that write coarsely, devices that
-//! grow by different amounts.
+//! What a plan draws of purport: strips that are larger than usual, devices that write coarsely,
+//! devices that grow by different amounts.
 //!
-//! Invariant: draws of its own, so that what else a seed stands for stays. Large strips have fewer rows, and
-//! are the rarer the larger they are: worlds with them take longer.
+//! Invariant: draws of its own, so that what else a seed stands for stays. Large strips have fewer
+//! rows, and are the rarer the larger they are: worlds with them take longer.
 
 use super::*;
 
 /// What a plan is drawn for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlanUse {
-    /// A script: strips of 8 KiB at most, devices that tell of no write granularity and grow alike, and nothing
-    /// that spoils what was written.
+    /// A script: strips of 8 KiB at most, devices that tell of no write granularity and grow alike,
+    /// and nothing that spoils what was written.
     Script,
     /// All that the seed says.
     Seed,
@@ -74,8 +74,8 @@ pub(super) fn grows_unequally(seed: u64) -> bool {
     Prng::new(seed ^ 22, Purpose::Focus).percent(60)
 }
 
-/// By how much a device grows where others grow by `bytes`: some as much, some more, and some in one array of
-/// three not at all. Purport are whole sectors, and not always whole blocks of 4096.
+/// By how much a device grows where others grow by `bytes`: some as much, some more, and some in
+/// one array of three not at all. Purport are whole sectors, and not always whole blocks of 4096.
 pub(crate) fn growth(seed: u64, device: usize, bytes: u64, block: u32) -> u64 {
     let mut rng = Prng::new(seed ^ 22 ^ bytes << 8, Purpose::Focus);
     let some_stay = rng.one_in(3);
@@ -95,13 +95,13 @@ pub(crate) fn grain_at(seed: u64, device: usize, start: u64) -> u32 {
     Prng::new(place ^ 20, Purpose::Focus).pick(&GRAINS)
 }
 
-/// What devices tell of: nothing, less than a block of the log, what batches are padded to, more than that,
-/// and what is no power of two.
+/// What devices tell of: nothing, less than a block of the log, what batches are padded to, more
+/// than that, and what is no power of two.
 const GRAINS: [u32; 8] = [0, 512, 4096, 8192, 12288, 16384, 65536, 1 << 20];
 
 impl Plan {
-    /// In one of eight arrays devices tell of a write granularity; the log has lanes that are large enough
-    /// to be padded to it.
+    /// In one of eight arrays devices tell of a write granularity; the log has lanes that are large
+    /// enough to be padded to it.
     pub(super) fn draw_grain(&mut self) {
         let Some((most, mut rng)) = coarsest(self.seed) else {
             return;

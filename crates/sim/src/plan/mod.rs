@@ -3,7 +3,8 @@
 //! Invariant: a plan follows from the seed and the level asked for alone; variations of it (fewer
 //! requests, fewer faults) are applied afterwards, so they do not change the rest.
 //!
-//! Deliberately absent: whether a fault is fair at the moment at which it comes (`world::fault::tolerance`).
+//! Deliberately absent: whether a fault is fair at the moment at which it comes
+//! (`world::fault::tolerance`).
 
 pub mod disaster;
 mod grain;
@@ -411,8 +412,8 @@ pub struct Plan {
     pub lowers: bool,
     /// Spares can be had from elsewhere for members with too many read errors; sometimes.
     pub elsewhere: bool,
-    /// What protects writes that are cut off changes while the array serves, and whether late reads are
-    /// hedged.
+    /// What protects writes that are cut off changes while the array serves, and whether late reads
+    /// are hedged.
     pub resets_policy: bool,
     /// At the end the array is made whole before it is verified.
     pub made_whole: bool,
@@ -420,7 +421,8 @@ pub struct Plan {
     pub decays: bool,
     /// What lies in undecided regions is taken for right, now and then.
     pub accepts: bool,
-    /// Sectors of what was written last become unreadable, and blocks are given up (`world::life::spoilt`).
+    /// Sectors of what was written last become unreadable, and blocks are given up
+    /// (`world::life::spoilt`).
     pub spoils_recent: bool,
     /// Devices tell of another write granularity at each start, as behind another bridge.
     pub regrains: bool,
@@ -660,8 +662,8 @@ fn map_bytes(tiny: &Tiny, bytes: u64) -> u64 {
 }
 
 impl Plan {
-    /// In one of six arrays the zeroing of what was never written is begun, or stopped, by command. Draws of
-    /// its own.
+    /// In one of six arrays the zeroing of what was never written is begun, or stopped, by command.
+    /// Draws of its own.
     fn draw_inits(&mut self) {
         let mut rng = Prng::new(self.seed ^ 15, Purpose::Focus);
         if !rng.one_in(6) {
@@ -878,8 +880,8 @@ fn returning_life(rng: &mut Prng) -> Life {
     }
 }
 
-/// A life in which a member leaves, a device takes its slot, and another member leaves while that is
-/// being written down; it ends in the same moment.
+/// A life in which a member leaves, a device takes its slot, and another member leaves while that
+/// is being written down; it ends in the same moment.
 fn joining_life(rng: &mut Prng) -> Life {
     let asks = rng.range(2, 6);
     let at = |events: u64| Moment { asks, events };

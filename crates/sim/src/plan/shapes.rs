@@ -1,8 +1,10 @@
 //! What a plan draws of changes of shape: growth, parities that come and go, data that moves.
 //!
-//! Invariant: draws of its own for each kind of change, so that worlds without it stay what they are.
+//! Invariant: draws of its own for each kind of change, so that worlds without it stay what they
+//! are.
 //!
-//! Deliberately absent: to which shape data moves at the moment at which it is asked for (`world::reshape`).
+//! Deliberately absent: to which shape data moves at the moment at which it is asked for
+//! (`world::reshape`).
 
 use strake_format::Level;
 
@@ -69,8 +71,8 @@ impl Plan {
         }
     }
 
-    /// Where a parity is added, it goes again in three of four arrays: as soon as something was rebuilt,
-    /// and now and then. Draws of its own, too.
+    /// Where a parity is added, it goes again in three of four arrays: as soon as something was
+    /// rebuilt, and now and then. Draws of its own, too.
     pub(super) fn draw_lowered(&mut self) {
         let mut rng = Prng::new(self.seed ^ 9, Purpose::Focus);
         let adds = |life: &Life| life.actions.iter().any(|(_, a)| *a == Action::AddParity);
@@ -90,7 +92,8 @@ impl Plan {
         }
     }
 
-    /// In one of ten arrays data moves to other strips, mostly more than once. Draws of its own, too.
+    /// In one of ten arrays data moves to other strips, mostly more than once. Draws of its own,
+    /// too.
     pub(super) fn draw_strips(&mut self) {
         let mut rng = Prng::new(self.seed ^ 11, Purpose::Focus);
         let mirrored = matches!(self.shape.level, Level::Raid1 | Level::Raid10);
@@ -194,8 +197,8 @@ impl Plan {
         }
     }
 
-    /// In one of six arrays that can, parities go that rotate; some of these have one data column, and
-    /// become mirrors. Draws of its own, too.
+    /// In one of six arrays that can, parities go that rotate; some of these have one data column,
+    /// and become mirrors. Draws of its own, too.
     pub(super) fn draw_back(&mut self) {
         let mut rng = Prng::new(self.seed ^ 15, Purpose::Focus);
         let level = self.shape.level;
@@ -246,8 +249,8 @@ impl Plan {
         }
     }
 
-    /// In one of six arrays that can, data moves to a shape with more data columns: in several lives
-    /// as a rule, some of which are cut off meanwhile. Draws of its own, too.
+    /// In one of six arrays that can, data moves to a shape with more data columns: in several
+    /// lives as a rule, some of which are cut off meanwhile. Draws of its own, too.
     pub(super) fn draw_moves(&mut self) {
         let mut rng = Prng::new(self.seed ^ 8, Purpose::Focus);
         let level = self.shape.level.with_data(self.shape.members, 2);

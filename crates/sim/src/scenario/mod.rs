@@ -280,7 +280,8 @@ impl Scenario {
         self.world.vanish_soon(drive, device);
         drive
     }
-    /// Nothing gets through to the device in this slot for so long; perhaps it loses what its cache answered.
+    /// Nothing gets through to the device in this slot for so long; perhaps it loses what its cache
+    /// answered.
     pub fn reset(&mut self, slot: u8, us: u64, cache_lost: bool) -> &mut Self {
         let drive = self.drive(slot);
         let deadline_us = self.world.plan.latencies.deadline_ns / 1000;
@@ -730,7 +731,8 @@ impl Draft {
         self.0.budget_bytes = self.0.budget_bytes.max(bytes);
         self
     }
-    /// With strips of so many bytes, which may become up to so large, and members that hold so much.
+    /// With strips of so many bytes, which may become up to so large, and members that hold so
+    /// much.
     pub fn strips(mut self, strip: u32, largest: u32, member_bytes: u64) -> Draft {
         let plan = &mut self.0;
         plan.strip = strip;

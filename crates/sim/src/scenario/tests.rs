@@ -5,8 +5,8 @@
 use super::*;
 use strake_format::Epoch;
 
-/// A member is being put out, and the power fails: checks each world in which a spare alone knows of
-/// it, and answers how many did and in how many others somebody knew.
+/// A member is being put out, and the power fails: checks each world in which a spare alone knows
+/// of it, and answers how many did and in how many others somebody knew.
 fn only_a_spare_knows(check: impl Fn(&Scenario, u64)) -> (u32, u32) {
     let (mut alone, mut others) = (0, 0);
     for seed in 0..200 {
@@ -31,8 +31,8 @@ fn only_a_spare_knows(check: impl Fn(&Scenario, u64)) -> (u32, u32) {
     (alone, others)
 }
 
-/// Engines told spares when they told members in sync: the member that went on did not know of it yet.
-/// The member that was out counted as intact, and the other one was taken away.
+/// Engines told spares when they told members in sync: the member that went on did not know of it
+/// yet. The member that was out counted as intact, and the other one was taken away.
 #[test]
 fn a_member_that_only_a_spare_knows_to_be_out_is_not_intact() {
     use strake_engine::canary::{Canary, plant};

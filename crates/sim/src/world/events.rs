@@ -1,6 +1,8 @@
-//! What the array tells by events: counted, held against what the world knows, and acted upon where a user would.
+//! What the array tells by events: counted, held against what the world knows, and acted upon where
+//! a user would.
 //!
-//! Deliberately absent: what becomes of scrubs' findings (`fault::silent`) and of losses (`lost_blocks`).
+//! Deliberately absent: what becomes of scrubs' findings (`fault::silent`) and of losses
+//! (`lost_blocks`).
 
 use strake_engine::Decision;
 use strake_engine::event::*;

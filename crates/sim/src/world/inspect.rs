@@ -102,8 +102,9 @@ impl World {
             .collect()
     }
 
-    /// They have no table that a member lacks which was shown in sync, or which that table calls in sync, and
-    /// which knows nothing of them: it would overrule an array that goes on without having heard of it.
+    /// They have no table that a member lacks which was shown in sync, or which that table calls in
+    /// sync, and which knows nothing of them: it would overrule an array that goes on without
+    /// having heard of it.
     pub(crate) fn newcomers_heard_last(
         &mut self,
         newcomers: &[usize],
@@ -125,7 +126,8 @@ impl World {
                 let knows = calls_live(&known, own.member) || known.spares.contains(&own.member);
                 own.epoch > known.epoch && !knows
             };
-            // One that only the new table calls in sync is a newcomer, too: by its own table it serves nobody.
+            // One that only the new table calls in sync is a newcomer, too: by its own table it
+            // serves nobody.
             let in_sync = |by: &Superblock, member| {
                 let mut rows = by.slots.iter();
                 rows.any(|row| row.state == SlotState::InSync && row.member == member)
@@ -137,8 +139,8 @@ impl World {
             };
             let ours = |drive: &usize| !self.pasts.is_strange(*drive);
             let called = (0..self.drives.len()).filter(ours).filter(called);
-            // A replacement that has just taken its place is shown in sync; until the table that says
-            // so is durable, it is a spare by its own, and the member that it replaces counts.
+            // A replacement that has just taken its place is shown in sync; until the table that
+            // says so is durable, it is a spare by its own, and the member that it replaces counts.
             let shown = shown.iter().map(|&(_, holder)| holder);
             let shown =
                 shown.filter(|&holder| table(holder).is_some_and(|t| in_sync(&t, t.member)));
@@ -252,7 +254,8 @@ impl World {
         }
     }
 
-    /// Every member that is there says that the log tells of all that is under way, and goes on to say so.
+    /// Every member that is there says that the log tells of all that is under way, and goes on to
+    /// say so.
     pub(crate) fn covered_on_media(&self) -> bool {
         // Of superblocks that are being written some may be durable after a power cut.
         let new_policy = self.new_policy.as_ref();
@@ -276,8 +279,8 @@ impl World {
         })
     }
 
-    /// Some superblock says that the mirror is an array with parity already: the command that makes it one is
-    /// not answered yet.
+    /// Some superblock says that the mirror is an array with parity already: the command that makes
+    /// it one is not answered yet.
     fn becomes_parity(&self) -> bool {
         let present = self.present();
         let mut tables = present.iter().map(|(_, sb)| sb);

@@ -189,8 +189,8 @@ fn all_steps(made: &CreatePlan) -> Vec<Step<'_>> {
     [made.clearing(), made.steps()].concat()
 }
 
-/// Does the steps, all of them or until the power goes: then of each that its device was not told to
-/// make durable, any blocks may be there, or none. `poke` writes to a device.
+/// Does the steps, all of them or until the power goes: then of each that its device was not told
+/// to make durable, any blocks may be there, or none. `poke` writes to a device.
 pub(crate) fn lay(
     steps: &[Step<'_>],
     block: u32,
@@ -397,8 +397,8 @@ fn lists(ssd: &Ssd, superblock: &Superblock) -> [Option<UnreadableList>; 2] {
 }
 
 impl World {
-    /// While nothing runs: another array of the same plan is made over the devices of this one, up to
-    /// some step; who looks for this one finds what that left of it.
+    /// While nothing runs: another array of the same plan is made over the devices of this one, up
+    /// to some step; who looks for this one finds what that left of it.
     pub fn make_over(&mut self, half: Half) {
         let spec = spec_of(&self.plan, &self.drives, &mut self.chance.identity);
         let made = create::plan(&spec).unwrap_or_else(|error| panic!("{spec:?}: {error}"));
@@ -512,8 +512,8 @@ impl World {
         Array::assemble(found, &options)
     }
 
-    /// As many shards as the plan says, and as the log has room for: an array that has more parities
-    /// than at first may have room for fewer.
+    /// As many shards as the plan says, and as the log has room for: an array that has more
+    /// parities than at first may have room for fewer.
     fn shards_to_start(&self) -> u16 {
         let wanted = self.plan.shards_of(self.starts);
         let present = self.present().into_iter().map(|(_, sb)| sb);
@@ -521,8 +521,9 @@ impl World {
         newest.map_or(wanted, |sb| shards_for(&sb, wanted))
     }
 
-    /// What missing members held may be undecided in more places than the list has room for: a start without
-    /// them is refused, and a person brings those back that are there. True if there are any.
+    /// What missing members held may be undecided in more places than the list has room for: a
+    /// start without them is refused, and a person brings those back that are there. True if there
+    /// are any.
     fn bring_hidden_back(&mut self) -> bool {
         let mut any = false;
         for index in 0..self.drives.len() {

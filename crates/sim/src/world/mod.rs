@@ -1,8 +1,8 @@
 //! One simulated machine: devices, the engine's state machines, messages between them, and a user.
 //!
-//! Invariants: everything that happens comes off the clock's queue, one at a time; after every input
-//! the machine that got it is polled dry; the oracle hears of a request before the engine does, and of
-//! an answer before the user asks anything more.
+//! Invariants: everything that happens comes off the clock's queue, one at a time; after every
+//! input the machine that got it is polled dry; the oracle hears of a request before the engine
+//! does, and of an answer before the user asks anything more.
 //!
 //! Deliberately absent: which faults come when (`life`), how an array is put together (`launch`).
 
@@ -245,7 +245,8 @@ pub struct World {
     /// Blocks that were being written when the process died: if a member is lost before the log is
     /// replayed, they may answer an error.
     torn_blocks: BTreeSet<u64>,
-    /// The stripes of those of the last crash, until the array serves again and they were looked at.
+    /// The stripes of those of the last crash, until the array serves again and they were looked
+    /// at.
     torn_stripes: BTreeSet<u64>,
     /// Members that were lost and that some shard may still write to.
     pub leaving: BTreeSet<DeviceId>,
@@ -672,8 +673,8 @@ impl World {
         Ok(())
     }
 
-    /// Puts what a read in place has brought into the place of its request, if it was one. A request
-    /// whose place a device still fills is not answered.
+    /// Puts what a read in place has brought into the place of its request, if it was one. A
+    /// request whose place a device still fills is not answered.
     fn filled(&mut self, shard: u16, mut completion: Completion) -> SimResult<Completion> {
         let key = (shard, completion.io.0);
         let Some((request, bytes)) = self.machines().in_place.remove(&key) else {

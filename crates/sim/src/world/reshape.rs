@@ -1,5 +1,5 @@
-//! Changes of the array's shape, as the world sees them: which are asked for, who hears of them, what
-//! is demanded then, and devices that grow.
+//! Changes of the array's shape, as the world sees them: which are asked for, who hears of them,
+//! what is demanded then, and devices that grow.
 //!
 //! Invariant: an export queue and a shard that share a thread hear of a change at the same moment,
 //! and what the queue had sent before goes before what the shard says after it.
@@ -117,7 +117,8 @@ impl World {
         Some(self.command(Command::DropParity(fewer)))
     }
 
-    /// Asks for fewer parities, or for the mirror that the array is. Seldom for none. Draws of its own.
+    /// Asks for fewer parities, or for the mirror that the array is. Seldom for none. Draws of its
+    /// own.
     pub(crate) fn lower_some(&mut self) {
         let seed = self.plan.seed ^ self.stats.events << 20;
         let mut rng = Prng::new(seed, Purpose::Groups);
@@ -161,8 +162,8 @@ impl World {
         self.restripe(columns, shape);
     }
 
-    /// Asks for other groups: for some where there is one, else for one, or for one more. Draws of its
-    /// own.
+    /// Asks for other groups: for some where there is one, else for one, or for one more. Draws of
+    /// its own.
     pub(crate) fn regroup(&mut self) {
         let seed = self.plan.seed ^ self.stats.events << 20;
         let mut rng = Prng::new(seed, Purpose::Groups);
@@ -200,10 +201,11 @@ impl World {
         }
     }
 
-    /// Devices have grown while nothing ran, all by as much or each by what its seed says; the first superblock is found then, and the last by
-    /// what the first says of where the device ended. So the first has to be there, and to know it: a
-    /// start that was cut off after it had written the new end, and nothing else, hides that end when
-    /// the device grows once more. True if it happened.
+    /// Devices have grown while nothing ran, all by as much or each by what its seed says; the
+    /// first superblock is found then, and the last by what the first says of where the device
+    /// ended. So the first has to be there, and to know it: a start that was cut off after it had
+    /// written the new end, and nothing else, hides that end when the device grows once more. True
+    /// if it happened.
     pub fn enlarge(&mut self, bytes: u64) -> bool {
         let first = |drive: &crate::world::Drive| {
             let [at, _] = Layout::superblock_offsets(drive.ssd.len());

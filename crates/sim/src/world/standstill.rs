@@ -1,5 +1,6 @@
-//! Deadlines of I/Os, as the runtime keeps them: who has run meanwhile, and what the array decides. And what
-//! stands still: the machine, the thread of one shard or of the array, or what lies behind all devices.
+//! Deadlines of I/Os, as the runtime keeps them: who has run meanwhile, and what the array decides.
+//! And what stands still: the machine, the thread of one shard or of the array, or what lies behind
+//! all devices.
 //!
 //! | what stands still | for | what is to come of it |
 //! |---|---|---|
@@ -8,12 +9,15 @@
 //! | the answers of several devices at once | less than 2 deadlines | nothing |
 //!
 //! Invariants:
-//! * An I/O is answered late only where that is watched ([`Watched`]): no other misses its deadline.
-//! * No I/O is watched that a device took while it dawdled: it may take longer than the deadline by itself.
+//! * An I/O is answered late only where that is watched ([`Watched`]): no other misses its
+//!   deadline.
+//! * No I/O is watched that a device took while it dawdled: it may take longer than the deadline by
+//!   itself.
 //! * A device that hangs answers nothing until the array has given its I/Os up.
 //! * Chance of its own: worlds without this are what they would be without it.
 //!
-//! Deliberately absent: devices that hang (`Action::Stall`), and those that are slow (`fault::latency`).
+//! Deliberately absent: devices that hang (`Action::Stall`), and those that are slow
+//! (`fault::latency`).
 
 use strake_engine::units::*;
 use strake_engine::{Pulse, Verdict};
@@ -203,8 +207,8 @@ impl World {
         }
     }
 
-    /// The whole machine stands still for so long: a virtual machine that is paused. Devices may need a while
-    /// for what is under way when it goes on.
+    /// The whole machine stands still for so long: a virtual machine that is paused. Devices may
+    /// need a while for what is under way when it goes on.
     pub(crate) fn machine_stands_still(&mut self, ns: u64, late: bool) {
         self.note(format!("the machine stands still for {} us", ns / 1000));
         let deadline_ns = self.plan.latencies.deadline_ns;
@@ -340,8 +344,9 @@ impl World {
         Ok(())
     }
 
-    /// Several devices that have I/Os in flight answer none of them for longer than the deadline, and then do: what
-    /// lies behind them stands still. None may be given up while another is as late.
+    /// Several devices that have I/Os in flight answer none of them for longer than the deadline,
+    /// and then do: what lies behind them stands still. None may be given up while another is as
+    /// late.
     pub(crate) fn answers_stand_still(&mut self) {
         let standing = self.machines().standing.is_some();
         let doomed = self.drives.iter().any(|drive| drive.doomed);

@@ -1,5 +1,5 @@
-//! Parities that rotate go again: data moves to where it lies without them, and their members become
-//! spares. And arrays whose parities are copies become the mirrors that they are.
+//! Parities that rotate go again: data moves to where it lies without them, and their members
+//! become spares. And arrays whose parities are copies become the mirrors that they are.
 
 use strake_engine::event::*;
 use strake_format::{Level, WriteHole};

@@ -180,7 +180,8 @@ fn with_a_full_list(seed: u64) -> Scenario {
     raid5
 }
 
-/// A list of unreadable blocks that takes no more, among them all of a region and of the rows beside it.
+/// A list of unreadable blocks that takes no more, among them all of a region and of the rows
+/// beside it.
 fn with_a_region_that_is_lost() -> Scenario {
     let draft = Scenario::new("5", 4).small_blocks().forgiving();
     let mut raid5 = draft.start();
@@ -329,8 +330,8 @@ fn a_row_of_which_most_strips_cannot_be_read_is_replayed() {
     assert!(replayed > 20, "{replayed}");
 }
 
-/// The array answered a request for its list by a view that was over, when it had failed meanwhile: by
-/// then the shard had ended the operation that had asked.
+/// The array answered a request for its list by a view that was over, when it had failed meanwhile:
+/// by then the shard had ended the operation that had asked.
 #[test]
 fn an_array_fails_while_a_shard_asks_it_to_list_a_block() {
     let mut failed = 0;

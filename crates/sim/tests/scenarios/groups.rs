@@ -336,7 +336,8 @@ fn blocks_that_are_lost_stay_lost_in_other_groups_and_nothing_else_does() {
     for it in [WAYS[0], WAYS[2], WAYS[3], WAYS[5], WAYS[8], WAYS[10]] {
         let mut array = it.draft().window_bytes(32768).forgiving().start();
         array.fill().rest();
-        // One more than the first group survives without, in a row of its own, and one that it does.
+        // One more than the first group survives without, in a row of its own, and one that it
+        // does.
         for slot in 0..=array.world.geometry.m as u8 {
             array.spoil_block(slot, 5, 0);
         }

@@ -131,7 +131,8 @@ fn two_tables_that_never_took_effect_may_be_of_two_shapes() {
     assert!(tried > 0);
 }
 
-/// Only one member has the superblock of the new shape, which has more pages of the map, and cannot read its own.
+/// Only one member has the superblock of the new shape, which has more pages of the map, and cannot
+/// read its own.
 #[test]
 fn a_page_that_only_one_member_looked_for_is_not_missed() {
     let mut tried = 0;
@@ -162,8 +163,8 @@ fn a_page_that_only_one_member_looked_for_is_not_missed() {
     assert!(tried > 0);
 }
 
-/// The start after a growth that was cut off finds one superblock of the new shape, is cut off itself
-/// before the others have theirs, and who had it is lost.
+/// The start after a growth that was cut off finds one superblock of the new shape, is cut off
+/// itself before the others have theirs, and who had it is lost.
 #[test]
 fn a_start_after_a_growth_that_is_cut_off_leaves_what_the_old_shape_has() {
     let mut tried = 0;
@@ -321,8 +322,8 @@ fn until_newer_at(array: &mut Scenario, place: usize) -> Vec<bool> {
 }
 
 /// The table that members had durably heard of lay at the end of some, and nowhere else, when the
-/// process was killed; then the devices grew. Those members came back with the table before, while a
-/// device that was about to join had the newer one.
+/// process was killed; then the devices grew. Those members came back with the table before, while
+/// a device that was about to join had the newer one.
 #[test]
 fn a_table_at_the_end_of_a_device_is_found_after_the_device_grew() {
     for (level, members) in [("1", 3), ("5", 4), ("6", 5)] {

@@ -115,7 +115,8 @@ fn members_flush_once_for_all_regions_that_close_together() {
     array.sleep();
     assert_eq!(state(&mut array, 0), RegionState::Clean);
     let took = (crate::accepted(&array) - before) / 4;
-    // The first that is closed begins a round and a version of its page; all others come with the next.
+    // The first that is closed begins a round and a version of its page; all others come with the
+    // next.
     assert!(
         regions > 2 * took,
         "{took} I/Os of each member for {regions} regions"

@@ -1,4 +1,5 @@
-//! Stories about zeroing in the background: what was never written is made zero before anybody writes it.
+//! Stories about zeroing in the background: what was never written is made zero before anybody
+//! writes it.
 
 use strake_engine::create::Init;
 use strake_engine::event::*;
@@ -215,8 +216,8 @@ fn it_goes_on_behind_a_growth_and_a_move_of_data_that_come_between_at_any_step()
     assert!(met > 5 && moved > 5, "{met}, {moved}");
 }
 
-/// What a first write waits for while it zeroes at priority 1, piece by piece, beside other requests: what is
-/// left of one region, not a piece a second.
+/// What a first write waits for while it zeroes at priority 1, piece by piece, beside other
+/// requests: what is left of one region, not a piece a second.
 #[test]
 fn a_first_write_does_not_wait_for_its_pace() {
     let slow = Settings {

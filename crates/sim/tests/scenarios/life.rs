@@ -1,5 +1,5 @@
-//! What happens to an array in its years, with the power cut, the process killed and a member lost at
-//! every step of it: replacement, take-over by a spare, return, scrub with repair, discard.
+//! What happens to an array in its years, with the power cut, the process killed and a member lost
+//! at every step of it: replacement, take-over by a spare, return, scrub with repair, discard.
 //!
 //! Moves of data and growth have rooms of their own (`moving`, `groups`, `strips`, `growth`).
 

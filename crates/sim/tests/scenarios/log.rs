@@ -181,9 +181,9 @@ fn a_replay_that_is_cut_off_again_and_again_forgets_nothing() {
     assert!(cut > 300, "{cut} replays were cut off");
 }
 
-/// The last write before an outage is over and its region Clean, so its record does not count. A member that
-/// was pulled after it comes back with all of it, and another cannot read its part: what came back makes that
-/// good.
+/// The last write before an outage is over and its region Clean, so its record does not count. A
+/// member that was pulled after it comes back with all of it, and another cannot read its part:
+/// what came back makes that good.
 #[test]
 fn what_a_member_that_came_back_holds_of_a_quiet_region_is_enough_without_its_record() {
     for seed in 0..24u64 {

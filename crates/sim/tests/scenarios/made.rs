@@ -1,5 +1,5 @@
-//! The power goes while an array is being made: what there is then is an array that answers right, or none, and either way
-//! the next one can be made on the same devices.
+//! The power goes while an array is being made: what there is then is an array that answers right,
+//! or none, and either way the next one can be made on the same devices.
 
 use strake_engine::create::Init;
 use strake_engine::event::ArrayState;
@@ -125,7 +125,8 @@ fn an_array_over_which_another_was_half_made_answers_nothing_wrong() {
                 Err(why) => {
                     array.world.note(format!("refused: {why}"));
                     refused += 1;
-                    // Of members that have lost a superblock, and nothing else yet, a person may say so.
+                    // Of members that have lost a superblock, and nothing else yet, a person may
+                    // say so.
                     match may_be_whole(&why) && array.world.assemble(true).is_ok() {
                         true => {
                             array.world.drives.iter_mut().for_each(|d| d.device = None);

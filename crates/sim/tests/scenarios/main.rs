@@ -1,10 +1,17 @@
 //! Named scenarios: each is a story that must come out well.
 //!
-//! Here members come and go, in `life` with cuts and losses at every step (by `steps`); `made` and `restored` are about arrays that are not
-//! there yet, or not any more; `carved` is about the word that an array has volumes, `beyond` about more that is lost than the level survives, `media`
+//! Here members come and go, in `life` with cuts and losses at every step (by `steps`); `made` and
+//! `restored` are about arrays that are not there yet, or not any more; `carved` is about the word
+//! that an array has volumes, `beyond` about more that is lost than the level survives, `media`
 //! about sectors that cannot be read and strips that lie, `log` about what power cuts leave of
-//! writes, `records` about changes that have no record in the log, `salvage` about stripes of which too much cannot be read at once, `reshape`, `growth`, `moving`, `strips`, `groups`, `rotate` and `back` about other shapes, `resets` about drives that do not answer for a while, `metadata` about writes that tell of the others and go wrong, `init` about zeroing in the background, `idle` about regions that are not written for a while, `pace` about background
-//! work beside a load, `numbers` about counters that end, `undecided` about strips that are built from others that do not agree, `past` about members of another past, `visits` about reads of other shards' stripes.
+//! writes, `records` about changes that have no record in the log, `salvage` about stripes of which
+//! too much cannot be read at once, `reshape`, `growth`, `moving`, `strips`, `groups`, `rotate` and
+//! `back` about other shapes, `resets` about drives that do not answer for a while, `metadata`
+//! about writes that tell of the others and go wrong, `init` about zeroing in the background,
+//! `idle` about regions that are not written for a while, `pace` about background work beside a
+//! load, `numbers` about counters that end, `undecided` about strips that are built from others
+//! that do not agree, `past` about members of another past, `visits` about reads of other shards'
+//! stripes.
 
 mod back;
 mod beyond;

@@ -89,7 +89,8 @@ fn what_was_never_written_moves_without_reading_or_writing_it() {
     raid6.write(80).rest().verify();
 }
 
-/// A data column more, beside which the power goes (or the process dies) after every so many events.
+/// A data column more, beside which the power goes (or the process dies) after every so many
+/// events.
 fn cut_everywhere(make: impl Fn() -> Scenario, stride: usize, lose: Option<u8>) {
     let begin = |array: &mut Scenario| Move {
         to_be: widened(array, 1),

@@ -320,7 +320,8 @@ fn background_zeroing_keeps_to_its_priority_and_to_the_latency_target() {
     assert!(half < all && half * 3 > all, "{half} of {all}");
 }
 
-/// Reads of what was never written, which no member sees, until zeroing is in a pause in its first region.
+/// Reads of what was never written, which no member sees, until zeroing is in a pause in its first
+/// region.
 fn in_the_first_region(array: &mut Scenario, load: &mut Load) {
     let region = array.world.geometry.region_rows * array.world.geometry.strip;
     for _ in 0..1000 {

@@ -1,5 +1,5 @@
-//! Members of another past: older images of them, and devices that lost their content and kept a copy of the
-//! superblock.
+//! Members of another past: older images of them, and devices that lost their content and kept a
+//! copy of the superblock.
 
 use strake_engine::event::*;
 use strake_engine::units::*;
@@ -26,7 +26,8 @@ fn member(array: &mut Scenario, slot: u8) -> MemberState {
     status.members.iter().find(of_slot).expect("a slot").state
 }
 
-/// The member in this slot is stale, is not taken back, and the array is made whole without what it holds.
+/// The member in this slot is stale, is not taken back, and the array is made whole without what it
+/// holds.
 fn is_out_and_rebuilt_whole(array: &mut Scenario, slot: u8, drive: usize) {
     assert_eq!(array.state(), ArrayState::Degraded);
     assert_eq!(member(array, slot), MemberState::Stale);
@@ -90,7 +91,8 @@ fn an_image_from_before_the_last_start_is_out_after_a_power_cut() {
         let drive = array.drive(1);
         array.stop();
         array.world.take_image(drive);
-        // Nothing that is written tells of it but the start: every region is given back before the cut.
+        // Nothing that is written tells of it but the start: every region is given back before the
+        // cut.
         array.start().write_all().rest().sleep();
         array.power_cut();
         array.world.put_image_back(drive);
@@ -139,8 +141,8 @@ fn images_of_a_member_that_left() -> Vec<(Scenario, usize)> {
     arrays
 }
 
-/// Superblocks of the image are what the member had when it left; only the region map has gone on. It was kept, and
-/// read as it was before.
+/// Superblocks of the image are what the member had when it left; only the region map has gone on.
+/// It was kept, and read as it was before.
 #[test]
 fn an_image_given_to_the_array_that_its_member_left_is_not_taken_back_in_part() {
     for (mut array, drive) in images_of_a_member_that_left() {
@@ -352,7 +354,8 @@ fn a_member_that_was_cut_short_while_it_was_away_is_not_taken_back_in_part() {
     }
 }
 
-/// Somebody wiped the beginning of every member: force is a person's statement that the data is whole.
+/// Somebody wiped the beginning of every member: force is a person's statement that the data is
+/// whole.
 #[test]
 fn wiped_beginnings_of_all_members_are_refused_by_name_and_believed_by_force() {
     let mut array = Scenario::new("5", 4).start();
@@ -378,8 +381,8 @@ fn wiped_beginnings_of_all_members_are_refused_by_name_and_believed_by_force() {
     assert_eq!(array.state(), ArrayState::Optimal);
 }
 
-/// Issue 31, 2.4: what is looked at when a device is added is looked at whenever one is put to use. It served, and
-/// failed at the first write.
+/// Issue 31, 2.4: what is looked at when a device is added is looked at whenever one is put to use.
+/// It served, and failed at the first write.
 #[test]
 fn a_member_whose_blocks_are_larger_now_is_out_before_anything_is_written_to_it() {
     for draft in [Scenario::new("5", 4), Scenario::new("1", 3)] {

@@ -1,5 +1,5 @@
-//! Records of the stripe log beside changes that have none: scrubs that repair, blocks that are given
-//! up, strips that rot. The power goes, and a member with it.
+//! Records of the stripe log beside changes that have none: scrubs that repair, blocks that are
+//! given up, strips that rot. The power goes, and a member with it.
 
 use strake_engine::event::{ArrayState, Command, JobKind, ScrubMode};
 use strake_engine::units::{RegionNo, Slot, StripeNo};
@@ -175,8 +175,8 @@ fn a_lost_strip_is_not_computed_from_a_record_beside_which_a_rebuild_gave_blocks
 }
 
 /// Of two blocks that were written at once, and acknowledged, one was given up later. The record of
-/// the write fitted neither the old row nor the new one, so the other block, which the power cut took
-/// with its member, was given up for nothing.
+/// the write fitted neither the old row nor the new one, so the other block, which the power cut
+/// took with its member, was given up for nothing.
 #[test]
 fn an_acknowledged_block_is_not_given_up_because_another_of_its_write_was() {
     for (level, members) in [("5", 4), ("50", 8)] {
@@ -210,7 +210,8 @@ fn an_acknowledged_block_is_not_given_up_because_another_of_its_write_was() {
     }
 }
 
-/// The same by a member that is replaced while it is still there, on a level that survives one loss.
+/// The same by a member that is replaced while it is still there, on a level that survives one
+/// loss.
 #[test]
 fn a_lost_strip_is_not_computed_from_a_record_beside_which_a_replacement_gave_blocks_up() {
     for (level, members) in [("5", 4), ("50", 8)] {

@@ -1,4 +1,5 @@
-//! Drives that are reset: what ends in time costs nothing, what does not costs what was written meanwhile.
+//! Drives that are reset: what ends in time costs nothing, what does not costs what was written
+//! meanwhile.
 
 use strake_engine::create::Init;
 use strake_engine::event::*;
@@ -180,8 +181,8 @@ fn a_member_that_is_reset_for_too_long_is_waited_for_and_gets_what_was_written_m
     comes_back(&mut raid6, late);
 }
 
-/// Survivors know that it is out before a write is answered that it missed, so a start without any of
-/// them, or with it, believes nothing that it holds.
+/// Survivors know that it is out before a write is answered that it missed, so a start without any
+/// of them, or with it, believes nothing that it holds.
 #[test]
 fn a_member_that_was_reset_for_too_long_is_not_believed_after_a_power_cut() {
     for moment in 0..12 {
@@ -225,8 +226,8 @@ fn one_that_does_not_answer_again_and_again_has_failed_unless_it_is_forgiven() {
     }
 }
 
-/// What resets it may have taken its power: what its cache had answered since the last flush is lost, and
-/// nobody says so. Nothing that it holds there is used before it was written anew.
+/// What resets it may have taken its power: what its cache had answered since the last flush is
+/// lost, and nobody says so. Nothing that it holds there is used before it was written anew.
 #[test]
 fn a_device_that_may_have_lost_its_cache_goes_out_at_once_and_comes_back_by_regions() {
     for (level, members) in REDUNDANT {
@@ -271,7 +272,8 @@ fn a_write_to_a_member_that_is_reset_for_ever_is_answered_in_time() {
     raid5.rest().verify();
 }
 
-/// The kernel may answer EIO before it takes a drive away: that is no verdict over what the drive holds.
+/// The kernel may answer EIO before it takes a drive away: that is no verdict over what the drive
+/// holds.
 #[test]
 fn a_member_that_fails_all_for_a_moment_and_vanishes_is_kept_and_gets_what_was_written_meanwhile() {
     for seed in 0..20 {
@@ -301,8 +303,8 @@ fn so_is_one_that_was_being_zeroed() {
     }
 }
 
-/// A sector that could not be read a moment before is a reason to be failed. (The simulator took that for
-/// an error of the moment.)
+/// A sector that could not be read a moment before is a reason to be failed. (The simulator took
+/// that for an error of the moment.)
 #[test]
 fn a_member_may_be_failed_for_a_sector_while_it_is_about_to_vanish() {
     let mut failed = 0;

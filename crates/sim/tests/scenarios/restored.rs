@@ -1,4 +1,5 @@
-//! An array whose metadata is lost is made again from what was known of it, over the data that is still there.
+//! An array whose metadata is lost is made again from what was known of it, over the data that is
+//! still there.
 
 use strake_engine::event::*;
 use strake_engine::restore::RestoreError;
@@ -173,7 +174,8 @@ fn blocks_that_were_lost_stay_lost() {
     raid5.verify();
 }
 
-/// The power goes while superblocks are made again; then it is begun again by what was known before.
+/// The power goes while superblocks are made again; then it is begun again by what was known
+/// before.
 #[test]
 fn a_restore_that_is_cut_off_anywhere_is_refused_or_right_and_is_begun_again() {
     for (level, members) in [("0", 3), ("1", 2), ("5", 4), ("6", 5), ("50", 6)] {

@@ -1,5 +1,5 @@
-//! What is salvaged where too many strips of a stripe cannot be read as a whole: block by block, and no more is
-//! given up than has to be.
+//! What is salvaged where too many strips of a stripe cannot be read as a whole: block by block,
+//! and no more is given up than has to be.
 
 use strake_engine::event::{ArrayState, Command, ScrubMode};
 use strake_engine::units::StripeNo;
@@ -59,8 +59,8 @@ fn verify_without(array: &mut Scenario, columns: std::ops::Range<usize>) {
     array.verify();
 }
 
-/// Every strip but one of a stripe lacks a block, or all of it; no two lack the same block but for the member
-/// that is rebuilt.
+/// Every strip but one of a stripe lacks a block, or all of it; no two lack the same block but for
+/// the member that is rebuilt.
 #[test]
 fn a_rebuild_loses_nothing_where_members_cannot_read_different_blocks_of_a_strip() {
     for (level, members) in [("6", 5), ("7.3", 6), ("60", 8)] {
@@ -99,8 +99,8 @@ fn a_write_loses_nothing_where_members_cannot_read_different_blocks_of_a_strip()
     }
 }
 
-/// Columns of which the same block cannot be read so that `lost` and these are one too many, and the blocks of
-/// the array that are lost by that.
+/// Columns of which the same block cannot be read so that `lost` and these are one too many, and
+/// the blocks of the array that are lost by that.
 fn one_too_many(array: &mut Scenario, lost: Option<usize>, at: u64) -> Vec<u64> {
     let (k, m) = (array.world.geometry.k, array.world.geometry.m);
     let columns: Vec<usize> = match lost {
@@ -222,8 +222,8 @@ fn a_write_that_is_cut_off_while_it_salvages_gives_up_no_more() {
     }
 }
 
-/// What is computed for a block that cannot be read is checked: a strip that lies is no witness, and where it
-/// can be named, what it says is not used.
+/// What is computed for a block that cannot be read is checked: a strip that lies is no witness,
+/// and where it can be named, what it says is not used.
 #[test]
 fn a_block_is_not_made_good_from_a_strip_that_lies() {
     for (level, members) in [("7.3", 6), ("n+m", 7)] {
@@ -263,8 +263,8 @@ fn a_block_is_not_made_good_from_a_strip_that_lies() {
     }
 }
 
-/// A sector of a strip cannot be read, and another block of another strip has rotted: what the rest of the strip
-/// holds is right, and stays.
+/// A sector of a strip cannot be read, and another block of another strip has rotted: what the rest
+/// of the strip holds is right, and stays.
 #[test]
 fn a_strip_of_which_a_sector_cannot_be_read_takes_no_rot_from_the_others() {
     for (level, members) in [
@@ -338,8 +338,9 @@ fn a_strip_of_which_a_sector_cannot_be_read_takes_no_rot_from_the_others() {
 
 // ---- a replacement ------------------------------------------------------------------------------
 
-/// A member is being replaced, and the row of the stripe is built: the write that is under way reaches both
-/// members or one. Of the columns that it leaves alone more are lost than its records tell of.
+/// A member is being replaced, and the row of the stripe is built: the write that is under way
+/// reaches both members or one. Of the columns that it leaves alone more are lost than its records
+/// tell of.
 #[test]
 fn what_a_replay_cannot_mend_is_the_same_on_a_replacement() {
     let mut cut_short = 0;

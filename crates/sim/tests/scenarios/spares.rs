@@ -214,8 +214,8 @@ fn only_a_spare_relieves_and_only_a_member_that_serves() {
     assert_eq!(spares(&mut raid6), 1);
 }
 
-/// Reads with an unreadable sector in one slot after the other row, until so many errors were counted against it, or it
-/// is not in service any more.
+/// Reads with an unreadable sector in one slot after the other row, until so many errors were
+/// counted against it, or it is not in service any more.
 fn read_errors(array: &mut Scenario, slot: u8, wanted: u64) {
     let counted = |array: &mut Scenario| {
         let members = array.world.machines().array.status().members;

@@ -1,5 +1,6 @@
-//! The machine, one thread, or what lies behind all devices stands still for longer than the deadline of an
-//! I/O: no member goes out for that. And the wall clock, which may be set at any time.
+//! The machine, one thread, or what lies behind all devices stands still for longer than the
+//! deadline of an I/O: no member goes out for that. And the wall clock, which may be set at any
+//! time.
 
 use strake_engine::event::*;
 use strake_sim::scenario::Scenario;

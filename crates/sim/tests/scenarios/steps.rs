@@ -1,5 +1,5 @@
-//! One mechanism for what must come out well wherever it is struck: a story is begun again and again,
-//! each time something happens to it a few events later, until that comes after its end.
+//! One mechanism for what must come out well wherever it is struck: a story is begun again and
+//! again, each time something happens to it a few events later, until that comes after its end.
 //!
 //! Invariant: between two rounds nothing differs but the moment, so that the rounds together go
 //! through one life step by step.
@@ -10,9 +10,9 @@ use strake_sim::scenario::Scenario;
 /// Requests that are under way beside a story.
 pub(crate) const ASKS: u64 = 25;
 
-/// Makes an array, begins a story, lets so many events happen, and strikes, until the story is `over`
-/// before the blow. What `begin` knows of the story is shown to the others. How many blows met the
-/// story under way.
+/// Makes an array, begins a story, lets so many events happen, and strikes, until the story is
+/// `over` before the blow. What `begin` knows of the story is shown to the others. How many blows
+/// met the story under way.
 pub(crate) fn everywhere<T>(
     stride: usize,
     make: impl Fn() -> Scenario,
@@ -72,7 +72,8 @@ pub(crate) struct Move {
 }
 
 /// The power goes (or the process dies) after every so many events of a move, and with it perhaps a
-/// member: nothing is lost, and the move goes on. Windows that were written again from their copies.
+/// member: nothing is lost, and the move goes on. Windows that were written again from their
+/// copies.
 pub(crate) fn cut_a_move(
     stride: usize,
     make: impl Fn() -> Scenario,

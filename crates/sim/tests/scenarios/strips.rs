@@ -235,8 +235,9 @@ fn bands_become_rows_at_the_start_after_a_clean_stop() {
     }
 }
 
-/// Nothing is logged, so nothing used numbers up, and both windows had one base: the copy that the first move
-/// had left in the logs was taken for that of the second, and brought back what was there before.
+/// Nothing is logged, so nothing used numbers up, and both windows had one base: the copy that the
+/// first move had left in the logs was taken for that of the second, and brought back what was
+/// there before.
 #[test]
 fn copies_of_two_moves_are_told_apart_where_nothing_is_logged() {
     for (level, members, policy) in [

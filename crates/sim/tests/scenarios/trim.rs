@@ -1,4 +1,5 @@
-//! Regions that are zeroed or discarded in parts are given back as if they had been discarded whole.
+//! Regions that are zeroed or discarded in parts are given back as if they had been discarded
+//! whole.
 
 use strake_engine::units::RegionNo;
 use strake_sim::scenario::{Draft, Scenario};

@@ -138,8 +138,8 @@ fn undecided(seed: u64) -> Scenario {
     array
 }
 
-/// A program that knows nothing of undecided regions does not believe the page that has one, and went
-/// by the version before: it must not start the array at all.
+/// A program that knows nothing of undecided regions does not believe the page that has one, and
+/// went by the version before: it must not start the array at all.
 #[test]
 fn superblocks_say_that_there_may_be_undecided_regions_before_a_page_has_one() {
     let mut seen = 0;
@@ -328,8 +328,8 @@ fn read_beside_rot(level: &str, members: u8, wrong: usize, seed: u64) -> (Scenar
     (array, drive)
 }
 
-/// Computed from a strip that is wrong, and written back, it agreed with that one: a repair named and
-/// overwrote the parity that was right.
+/// Computed from a strip that is wrong, and written back, it agreed with that one: a repair named
+/// and overwrote the parity that was right.
 #[test]
 fn a_sector_that_cannot_be_read_is_not_rewritten_from_strips_that_do_not_agree() {
     for (seed, wrong) in [(1, 1), (2, 4), (3, 5), (4, 0)] {
@@ -348,7 +348,8 @@ fn a_sector_that_cannot_be_read_is_not_rewritten_from_strips_that_do_not_agree()
     }
 }
 
-/// With redundancy to spare it is known who is wrong: the answer is right, and so is what is written back.
+/// With redundancy to spare it is known who is wrong: the answer is right, and so is what is
+/// written back.
 #[test]
 fn a_sector_that_cannot_be_read_is_rewritten_without_the_strip_that_is_wrong() {
     for (seed, wrong) in [(1, 1), (2, 5), (3, 6), (4, 0)] {

@@ -56,7 +56,8 @@ const SECTOR: f64 = 512.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rebuild {
     pub(super) bytes_per_s: f64,
-    /// Sequential writes to one raw drive, of the same round: a rebuild writes as much, and reads besides.
+    /// Sequential writes to one raw drive, of the same round: a rebuild writes as much, and reads
+    /// besides.
     pub(super) ceiling: f64,
     /// The load beside it, if there was one.
     pub(super) beside: Option<Beside>,

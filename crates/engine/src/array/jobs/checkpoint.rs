@@ -1,5 +1,5 @@
-//! How far a rebuild has come is made durable beside its next steps, and members that are whole take
-//! their slots.
+//! How far a rebuild has come is made durable beside its next steps, and members that are whole
+//! take their slots.
 //!
 //! Invariants:
 //! * The row up to which a member counts as rebuilt in its superblock was flushed on it before.
@@ -78,7 +78,8 @@ impl Array {
             return;
         }
         for slot in &mut self.slots {
-            // One that joined during the flush was not flushed, and what was rebuilt during it was not.
+            // One that joined during the flush was not flushed, and what was rebuilt during it was
+            // not.
             let same = |target: &&Flushing| {
                 (Some(target.device), target.joined) == (slot.incoming, slot.joined)
             };

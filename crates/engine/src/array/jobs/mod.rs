@@ -1,6 +1,6 @@
-//! Background jobs: resync, rebuild, accept, init, scrub; one step at a time, in that order of precedence. A
-//! rebuild with nobody to disturb has its next step begun while shards are at the one before, so that
-//! members always have something to do.
+//! Background jobs: resync, rebuild, accept, init, scrub; one step at a time, in that order of
+//! precedence. A rebuild with nobody to disturb has its next step begun while shards are at the one
+//! before, so that members always have something to do.
 //!
 //! Invariants:
 //! * A resync goes before a rebuild: nothing is computed from parity that is not trusted.
@@ -762,8 +762,8 @@ impl Array {
         self.step(kind, row, end);
     }
 
-    /// A region in which a scrub finds that all strips agree is undecided no more: what did not agree
-    /// was written anew.
+    /// A region in which a scrub finds that all strips agree is undecided no more: what did not
+    /// agree was written anew.
     fn note_agreement(&mut self, done: &Running) {
         let region = self.geometry.region(done.first);
         let rows = self.geometry.region_rows(region);

@@ -1,17 +1,18 @@
-//! Zeroing of what was never written, in the background (`create --init zero`, `init NAME start`), so
-//! that no first write has to wait for it.
+//! Zeroing of what was never written, in the background (`create --init zero`, `init NAME start`),
+//! so that no first write has to wait for it.
 //!
-//! One region at a time: its rows are zeroed on every live member, piece by piece, as long as each piece
-//! as the pace of jobs says; then members flush and the region becomes Clean. It is `Zeroing` as long, so a
-//! first write that comes meanwhile waits for it; all that is left is zeroed at once then, and also when
-//! the array stops, changes its shape or is rebuilt, for which regions have to come to rest.
+//! One region at a time: its rows are zeroed on every live member, piece by piece, as long as each
+//! piece as the pace of jobs says; then members flush and the region becomes Clean. It is `Zeroing`
+//! as long, so a first write that comes meanwhile waits for it; all that is left is zeroed at once
+//! then, and also when the array stops, changes its shape or is rebuilt, for which regions have to
+//! come to rest.
 //!
-//! Where it stands is in no superblock: what was zeroed is not Unwritten any more. That it is to be done
-//! is (`zeroing`), until the last one is Clean, durably.
+//! Where it stands is in no superblock: what was zeroed is not Unwritten any more. That it is to be
+//! done is (`zeroing`), until the last one is Clean, durably.
 //!
 //! Invariants:
-//! * No request reads or writes a region before all of it is zero, durably, on every member that has it. A
-//!   region that some member lacks is stale.
+//! * No request reads or writes a region before all of it is zero, durably, on every member that
+//!   has it. A region that some member lacks is stale.
 //! * No region is begun while data moves, or while a resync or a rebuild is at work.
 //!
 //! Deliberately absent: regions that are discarded behind it. They stay Unwritten.
@@ -99,8 +100,8 @@ impl Array {
             || self.rebuilds()
     }
 
-    /// What is left of the region at work is zeroed at once if something waits for it. Whoever changes
-    /// what it may wait for comes by here.
+    /// What is left of the region at work is zeroed at once if something waits for it. Whoever
+    /// changes what it may wait for comes by here.
     pub(crate) fn hurry_init(&mut self) {
         let idle = self.init.region.as_ref().filter(|at| at.pending == 0);
         let Some(region) = idle.map(|at| at.region) else {
@@ -188,8 +189,8 @@ impl Array {
         self.touch();
     }
 
-    /// Zeroes so many bytes more of the region at work on each member that it was begun on and that is
-    /// still there.
+    /// Zeroes so many bytes more of the region at work on each member that it was begun on and that
+    /// is still there.
     fn zero_piece(&mut self, most: u64) {
         let live = self.live();
         let at = self.init.region.as_mut().expect("a region is at work");

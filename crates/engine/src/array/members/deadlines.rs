@@ -1,24 +1,26 @@
 //! I/Os that outlast their deadline: which members are given up.
 //!
 //! Two rules keep a standstill of the process, or of the machine, from costing members:
-//! * **Only time in which the thread ran counts** ([`Pulse`](crate::Pulse)). A thread that is stopped, or gets no CPU,
-//!   cannot see completions. Each turn of it counts for no more than the sleep that it asked for and some
-//!   slack, so a turn that lasts longer moves every deadline.
-//! * **The array decides** ([`Array::overdue`]). The driver reports a device whose I/O is overdue, and
-//!   answers nothing until the array says so. The array collects reports for a moment. One late member
-//!   that the level survives is given up. Otherwise each late I/O gets another full deadline: what stands
-//!   still behind several members at once (a host, a controller, a network) is seldom the members' fault.
+//! * **Only time in which the thread ran counts** ([`Pulse`](crate::Pulse)). A thread that is
+//!   stopped, or gets no CPU, cannot see completions. Each turn of it counts for no more than the
+//!   sleep that it asked for and some slack, so a turn that lasts longer moves every deadline.
+//! * **The array decides** ([`Array::overdue`]). The driver reports a device whose I/O is overdue,
+//!   and answers nothing until the array says so. The array collects reports for a moment. One late
+//!   member that the level survives is given up. Otherwise each late I/O gets another full
+//!   deadline: what stands still behind several members at once (a host, a controller, a network)
+//!   is seldom the members' fault.
 //!
 //! | late at one moment | first report | second | third |
 //! |---|---|---|---|
 //! | one, and the level survives its loss | given up | given up | given up |
 //! | several, or one too many | waited for | as many as the level survives are given up | given up |
 //!
-//! Bound: a member that hangs alone is given up after one deadline and the time for collecting reports; the array never
-//! waits longer than three deadlines, each with that time, in which the thread ran.
+//! Bound: a member that hangs alone is given up after one deadline and the time for collecting
+//! reports; the array never waits longer than three deadlines, each with that time, in which the
+//! thread ran.
 //!
-//! Invariant: an I/O that is answered before the verdict arrives is complete, whatever the verdict was.
-//! Deliberately absent: the I/Os (the driver has them), and clocks.
+//! Invariant: an I/O that is answered before the verdict arrives is complete, whatever the verdict
+//! was. Deliberately absent: the I/Os (the driver has them), and clocks.
 
 use std::collections::BTreeMap;
 
@@ -48,8 +50,8 @@ pub(crate) struct Overdue {
 }
 
 impl Array {
-    /// An I/O of this device is overdue on some thread, after `rounds` further deadlines of `deadline_ns`.
-    /// [`ArrayOutput::Overdue`] answers, for every thread.
+    /// An I/O of this device is overdue on some thread, after `rounds` further deadlines of
+    /// `deadline_ns`. [`ArrayOutput::Overdue`] answers, for every thread.
     pub fn overdue(&mut self, now: Time, device: DeviceId, rounds: u32, deadline_ns: u64) {
         self.now = now;
         let over = matches!(self.stage, Stage::Failed | Stage::Stopped);

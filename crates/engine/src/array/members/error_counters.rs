@@ -1,8 +1,8 @@
 //! Counting I/Os that were tried again, and what stands against members from zero again.
 //!
 //! Invariant: a count only grows, unless an administrator takes it back; whoever was failed for it
-//! stays failed. Deliberately absent: counting errors (where they are seen), and keeping counts over
-//! restarts.
+//! stays failed. Deliberately absent: counting errors (where they are seen), and keeping counts
+//! over restarts.
 
 use strake_format::Slot;
 
@@ -22,7 +22,8 @@ impl RetryCounts {
 }
 
 impl Array {
-    /// An I/O that was tried again is over, whichever machine it was of: told before its completion.
+    /// An I/O that was tried again is over, whichever machine it was of: told before its
+    /// completion.
     pub fn retried(&mut self, told: Retried) {
         let Some(member) = self.members.get_mut(&told.device) else {
             // It is out, perhaps for the like of this.

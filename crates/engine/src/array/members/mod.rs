@@ -5,10 +5,11 @@
 //!   answered.
 //! * No member is taken out for read errors, or on request, if data would be lost by it.
 //! * Only one device at a time is being rebuilt into a slot.
-//! * A member that did not answer in time is missing, as one that vanished: it is waited for, and comes back by
-//!   what was written meanwhile. One that does so again and again has failed.
-//! * A member with too many read errors goes on serving while what replaces it is filled: each place that it cannot
-//!   read is computed from the others, and the rest is redundancy that the array would lack without it.
+//! * A member that did not answer in time is missing, as one that vanished: it is waited for, and
+//!   comes back by what was written meanwhile. One that does so again and again has failed.
+//! * A member with too many read errors goes on serving while what replaces it is filled: each
+//!   place that it cannot read is computed from the others, and the rest is redundancy that the
+//!   array would lack without it.
 
 pub(crate) mod deadlines;
 mod error_counters;
@@ -75,8 +76,8 @@ impl Array {
         }
     }
 
-    /// A spare takes the place of the member in this slot, which has too many read errors, or is about to: none that
-    /// an empty slot needs. Or one is asked for elsewhere.
+    /// A spare takes the place of the member in this slot, which has too many read errors, or is
+    /// about to: none that an empty slot needs. Or one is asked for elsewhere.
     fn relieved(&mut self, slot: Slot) -> bool {
         let place = &self.slots[usize::from(slot.0)];
         if place.incoming.is_some() || place.failing {
@@ -811,7 +812,8 @@ fn cause_of(error: IoError) -> OutCause {
 }
 
 /// A member that was there a moment ago and holds what it held: a cable, a slot, a restart of its
-/// firmware that took too long. One that failed, was put out, or was being rebuilt as a whole is not waited for.
+/// firmware that took too long. One that failed, was put out, or was being rebuilt as a whole is
+/// not waited for.
 fn may_return(record: &SlotRecord) -> bool {
     record.state == SlotState::Missing && record.kept && !record.member.is_nil()
 }

@@ -1,32 +1,33 @@
 //! Members that were away rejoin by a partial rebuild: of the regions that were written meanwhile.
 //!
-//! A region is *stale* (on the members: the flag `behind`) if it was, or may have been, written while
-//! some slot was not in sync. The map has the flag beside the region's state. A member that comes back
-//! is rebuilt in stale regions, and holds the right data in all others.
+//! A region is *stale* (on the members: the flag `behind`) if it was, or may have been, written
+//! while some slot was not in sync. The map has the flag beside the region's state. A member that
+//! comes back is rebuilt in stale regions, and holds the right data in all others.
 //!
 //! Protocol:
 //! 1. A member leaves: every region that is neither Clean nor Unwritten is stale from then on. The
 //!    array writes nothing for that: on the members such a region is Dirty or NeedSync, and a start
 //!    that does not find the array whole takes those regions as stale.
-//! 2. A region is opened while the array is not whole: the page that records Dirty also sets the flag.
-//!    The page also sets it, even for a Clean region, where blocks are given up as unreadable: what an
-//!    absent member holds there no longer agrees with the others.
-//! 3. A member comes back ([`strake_format::returns`] decides whether it may): it becomes the slot's
-//!    incoming member, `kept`. When that is durable everywhere, the array fixes the set of regions that
-//!    the member lacks: the stale ones, and those that are not quiet at that moment. In all others the
-//!    member is read and written at once. The rebuild covers the regions that it lacks. A device whose
-//!    region map lacks a version that the member had is an older image of it, and does not rejoin
-//!    (`regions::last_whole`).
+//! 2. A region is opened while the array is not whole: the page that records Dirty also sets the
+//!    flag. The page also sets it, even for a Clean region, where blocks are given up as
+//!    unreadable: what an absent member holds there no longer agrees with the others.
+//! 3. A member comes back ([`strake_format::returns`] decides whether it may): it becomes the
+//!    slot's incoming member, `kept`. When that is durable everywhere, the array fixes the set of
+//!    regions that the member lacks: the stale ones, and those that are not quiet at that moment.
+//!    In all others the member is read and written at once. The rebuild covers the regions that it
+//!    lacks. A device whose region map lacks a version that the member had is an older image of it,
+//!    and does not rejoin (`regions::last_whole`).
 //! 4. The last slot is in sync: the table that records it takes `whole_since`, and the flags are
 //!    cleared only when that table is durable everywhere.
 //!
-//! Why a Clean region is safe although members have volatile caches: a page says Clean only after every
-//! member flushed what it had answered there, and a member whose flush fails is out before a page relies
-//! on it. Whatever a member loses with its power lies in regions that are not Clean, and those are stale.
+//! Why a Clean region is safe although members have volatile caches: a page says Clean only after
+//! every member flushed what it had answered there, and a member whose flush fails is out before a
+//! page relies on it. Whatever a member loses with its power lies in regions that are not Clean,
+//! and those are stale.
 //!
 //! Invariants:
-//! * If an absent member may lack a write to a region, that region is stale, or not Clean, in the newest
-//!   page on every live member.
+//! * If an absent member may lack a write to a region, that region is stale, or not Clean, in the
+//!   newest page on every live member.
 //! * No flag is cleared before a table in which every slot is in sync is durable.
 //! * The regions that an incoming member holds do not shrink while it serves: a region that becomes
 //!   stale later was written on it as well.
@@ -45,8 +46,8 @@ use crate::geometry::region_set::RegionSet;
 use crate::proto::*;
 use crate::units::*;
 
-/// Whether a member that left for this cause still holds valid data. One that failed to write or to read
-/// does not: its medium must be written anew.
+/// Whether a member that left for this cause still holds valid data. One that failed to write or to
+/// read does not: its medium must be written anew.
 pub(crate) fn keeps(cause: OutCause) -> bool {
     match cause {
         // The device that was found does not count, but the member itself may still come.

@@ -1,9 +1,9 @@
 //! Members that are far slower than the others, and what `show` tells of latencies.
 //!
 //! A member is *slow* when what 95 of 100 of its reads (or of its writes) stayed below is more than
-//! four times what it is on the others (their median), and that for [`HedgeRules::slow_after_ns`] in
-//! use; no longer so when it was less than twice that for as long. Differences below the floor of
-//! hedged reads count for nothing.
+//! four times what it is on the others (their median), and that for [`HedgeRules::slow_after_ns`]
+//! in use; no longer so when it was less than twice that for as long. Differences below the floor
+//! of hedged reads count for nothing.
 //!
 //! Invariants:
 //! * Being slow changes nothing but what is told: a member is failed by errors and silence alone.

@@ -8,12 +8,12 @@
 //!   [`ToShard::Listed`], and writes in place only then; a write of a listed block is durable in
 //!   place first, then the block leaves the list, then the write is answered;
 //! * zeroing of a region that was discarded: its blocks leave the list before they can be written
-//!   again; room for that is kept from the moment on when all shards have closed it, and where there
-//!   is none it is not discarded;
+//!   again; room for that is kept from the moment on when all shards have closed it, and where
+//!   there is none it is not discarded;
 //! * anything of the array itself, by [`Array::list_unreadable`], at any time between
 //!   [`Array::start`] and the end, also before the array serves: ranges of strips in, and an
-//!   [`ListWaiter`] that says what goes on (in [`Array::drive_unreadable`]) once all of it is durable on
-//!   every live member. A new user adds its variant there.
+//!   [`ListWaiter`] that says what goes on (in [`Array::drive_unreadable`]) once all of it is
+//!   durable on every live member. A new user adds its variant there.
 //!
 //! Invariants:
 //! * Nothing goes on before the version that it waits for is durable on every live member, and who
@@ -248,7 +248,8 @@ impl Array {
         }
         // The last view is known only when nothing is under way.
         if lost && !self.view.stopping && !self.persist.knows(shard, self.persist.epoch_view) {
-            // By a view that is over: a member that came back may hold it. It looks again, and asks again.
+            // By a view that is over: a member that came back may hold it. It looks again, and asks
+            // again.
             return self.answer_list(shard, op, false);
         }
         let listed = if lost {
@@ -277,8 +278,8 @@ impl Array {
         !ranges.is_empty() && self.unlist(&ranges, ListWaiter::Zeroed(region)).is_ok()
     }
 
-    /// A region is closed, to be given back. False if its blocks could not leave the list: zeros that
-    /// were acknowledged would answer an error as soon as the region is written again.
+    /// A region is closed, to be given back. False if its blocks could not leave the list: zeros
+    /// that were acknowledged would answer an error as soon as the region is written again.
     pub(crate) fn may_unlist_region(&mut self, region: RegionNo) -> bool {
         let mut left = self.unreadable.lost.blocks.clone();
         let now = left.len();

@@ -13,10 +13,10 @@
 //! was away may lie on a single member; and writes that began before then have their records on as
 //! many members as could be lost without it.
 //!
-//! A base exceeds every number that was given out, and is the next one or little more. Shards number
-//! by themselves: the array knows what they had come to when they spoke of it last ([`LogCoverage::used`]).
-//! A shard that had come further when the view reached it says so, and the array tries a base with
-//! some room above that.
+//! A base exceeds every number that was given out, and is the next one or little more. Shards
+//! number by themselves: the array knows what they had come to when they spoke of it last
+//! ([`LogCoverage::used`]). A shard that had come further when the view reached it says so, and the
+//! array tries a base with some room above that.
 //!
 //! A start begins above all that lies in the logs, and above what a member that is not there may
 //! have of operations that were under way ([`UNDER_WAY_MOST`]). Clean stops note how far numbers
@@ -25,14 +25,14 @@
 //! After a start that has a resync to do, `covered` waits for the pages that say NeedSync: what is
 //! only Dirty then is not resynced.
 //!
-//! A mirror that becomes an array with parity is covered by the superblocks that say so: all of it is
-//! at rest and flushed then. In between, a cut and a member lost with it would be one loss too many
-//! for what a mirror survives.
+//! A mirror that becomes an array with parity is covered by the superblocks that say so: all of it
+//! is at rest and flushed then. In between, a cut and a member lost with it would be one loss too
+//! many for what a mirror survives.
 //!
 //! Invariants:
 //! * `covered` is durable only while no write goes in place without a record.
-//! * No record with a number from `log_base` on is older than a change in place that has none, unless
-//!   it is retired by its lane (`shard::retire`).
+//! * No record with a number from `log_base` on is older than a change in place that has none,
+//!   unless it is retired by its lane (`shard::retire`).
 //! * A base is above every number that was given out before it, in this session or another.
 //! * Every window of data that moves has a base of its own, whether writes are logged or not.
 //! * No number wraps: an array fails, or does not start, before that ([`NUMBERS_END`]).
@@ -283,8 +283,9 @@ impl Array {
         self.log_coverage.log_from
     }
 
-    /// All is at rest, and writes have no records: the base goes on all the same, with the superblocks that
-    /// are written for it. Copies of data that moves tell by it which of them counts.
+    /// All is at rest, and writes have no records: the base goes on all the same, with the
+    /// superblocks that are written for it. Copies of data that moves tell by it which of them
+    /// counts.
     pub(crate) fn base_at_rest(&mut self) {
         if !self.logging() {
             self.log_coverage.joins = false;

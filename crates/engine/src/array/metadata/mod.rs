@@ -1,5 +1,5 @@
-//! What members hold beside data and log: superblocks, lists of unreadable blocks, and which writes the log
-//! covers.
+//! What members hold beside data and log: superblocks, lists of unreadable blocks, and which writes
+//! the log covers.
 //!
 //! Invariant: what follows from a version begins when the version is durable on every live member.
 

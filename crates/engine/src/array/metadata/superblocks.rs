@@ -1,10 +1,11 @@
 //! Superblocks become durable: one flight at a time, one copy on every member, then the other.
 //!
 //! Members that the last durable table calls in sync come first, and whoever else there is when
-//! they have their copies: spares, also those that had a slot so far. A device that joins would otherwise be able to hold the newest table
-//! alone: a crash, a start without that device, of which nobody else has heard, and what it says
-//! when it comes back overrules an array that went on. (Where a device is known, as a member or a
-//! spare, an array that starts without it takes a new epoch: [`Array::assemble`].)
+//! they have their copies: spares, also those that had a slot so far. A device that joins would
+//! otherwise be able to hold the newest table alone: a crash, a start without that device, of which
+//! nobody else has heard, and what it says when it comes back overrules an array that went on.
+//! (Where a device is known, as a member or a spare, an array that starts without it takes a new
+//! epoch: [`Array::assemble`].)
 //!
 //! Invariants:
 //! * A device that no durable table knows never holds a table that a member in sync lacks.
@@ -12,8 +13,9 @@
 //!   first is durable, and the first is the one that was not whole, or older, at the start. (A
 //!   start that follows a power cut may be cut off, too.)
 //! * A member is shown in sync only when the table that says so is durable everywhere.
-//! * Before an array serves, and before it has stopped, every row says that its member has a superblock
-//!   of this start, or of this stop ([`Known`]): what is older than that is an older image of it.
+//! * Before an array serves, and before it has stopped, every row says that its member has a
+//!   superblock of this start, or of this stop ([`Known`]): what is older than that is an older
+//!   image of it.
 //! * Waiters run, and views are published, only when nothing newer than what is durable is wanted.
 
 use strake_format::*;
@@ -256,8 +258,8 @@ impl Array {
         });
     }
 
-    /// The slot has a member in sync, and would have one after a crash: the array may report it as in
-    /// sync. A member that is being replaced counts until its replacement is durable.
+    /// The slot has a member in sync, and would have one after a crash: the array may report it as
+    /// in sync. A member that is being replaced counts until its replacement is durable.
     pub(crate) fn durably_in_sync(&self, at: usize) -> bool {
         let slot = &self.slots[at];
         let durable = |device: DeviceId| {
@@ -397,8 +399,8 @@ impl Array {
         self.persist.known = known.unwrap_or(flight.image.generation);
     }
 
-    /// A device that grew while it serves has the place of its last superblock at its new end, where
-    /// nothing lies yet: that is written first.
+    /// A device that grew while it serves has the place of its last superblock at its new end,
+    /// where nothing lies yet: that is written first.
     fn follow_ends(&mut self) {
         for member in self.members.values_mut() {
             if member.info.bytes > member.layout.device_bytes {
@@ -489,9 +491,9 @@ impl Array {
         self.write_copies();
     }
 
-    /// A first-wave member failed before its copy was durable. The array aborts this version: the others
-    /// would record that member as in sync, although it may lack the version. A version that records it as
-    /// out follows.
+    /// A first-wave member failed before its copy was durable. The array aborts this version: the
+    /// others would record that member as in sync, although it may lack the version. A version that
+    /// records it as out follows.
     fn first_wave_lost(&self) -> bool {
         let flight = self.persist.flight.as_ref();
         let goes_on = canary::hit(Canary::FirstWaveGoesOn);

@@ -6,17 +6,18 @@
 //! the map is durable on every member. Where writes are rare, as those of a database that waits for
 //! each of them, opening the region costs more than the write itself.
 //!
-//! So each region has a *reopen history*. If a region is opened again soon after it was closed, and had
-//! few writes while it was open, the sweep visits it only every second, fourth … time, as often as
-//! its writes come: then each visit finds it written, and it stays open. A region that had many writes
-//! in between, or none for long, is visited by every sweep again.
+//! So each region has a *reopen history*. If a region is opened again soon after it was closed, and
+//! had few writes while it was open, the sweep visits it only every second, fourth … time, as often
+//! as its writes come: then each visit finds it written, and it stays open. A region that had many
+//! writes in between, or none for long, is visited by every sweep again.
 //!
 //! Invariants:
 //! * A region without writes is closed after twice [`LONGEST`] sweeps, whatever its history.
-//! * Regions that stay open by their history are no more than [`KEPT_BYTES`] of a member: a resync of
-//!   them, or a rebuild of what a member lacks of them, takes a minute.
+//! * Regions that stay open by their history are no more than [`KEPT_BYTES`] of a member: a resync
+//!   of them, or a rebuild of what a member lacks of them, takes a minute.
 //!
-//! Deliberately absent: what closing is (`regions`, `shard::region_gate`), and the flushes (`flush_barrier`).
+//! Deliberately absent: what closing is (`regions`, `shard::region_gate`), and the flushes
+//! (`flush_barrier`).
 
 use crate::array::regions::{Map, Phase};
 use crate::array::{Array, Stage};
@@ -52,7 +53,8 @@ impl ReopenHistory {
         self.writes = self.writes.saturating_add(writes);
     }
 
-    /// It was written once in 2 to the power of the result sweeps; 0 if its history shows no such rhythm.
+    /// It was written once in 2 to the power of the result sweeps; 0 if its history shows no such
+    /// rhythm.
     fn learn(&self, now: Time, sweep_ms: u64) -> u32 {
         let Some(closed) = self.closed else { return 0 };
         let shut = now.since(closed).div_ceil(sweep_ms.max(1) * 1_000_000);

@@ -1,31 +1,35 @@
-//! Which version of each page of the region map every member had when the array was last whole: what a member
-//! that was away must show, lest it be an older image of the member (RFD 19).
+//! Which version of each page of the region map every member had when the array was last whole:
+//! what a member that was away must show, lest it be an older image of the member (RFD 19).
 //!
-//! Regions that are not quiet when a member leaves are stale from then on, so of what it holds only regions
-//! that are Clean then are believed when it comes back. Such a region became Clean by a version of its page
-//! that every member had. An image from before lacks what was written in the region after it was taken only if
-//! it lacks that version, too.
+//! Regions that are not quiet when a member leaves are stale from then on, so of what it holds only
+//! regions that are Clean then are believed when it comes back. Such a region became Clean by a
+//! version of its page that every member had. An image from before lacks what was written in the
+//! region after it was taken only if it lacks that version, too.
 //!
-//! Nothing is written for it while the array is whole: no version of a page is written before every member has
-//! the one before. What is written while a slot has no member in sync says which version that was, as of the
-//! leave. A page that was not written since the leave was quiet then: its newest version is the one.
+//! Nothing is written for it while the array is whole: no version of a page is written before every
+//! member has the one before. What is written while a slot has no member in sync says which version
+//! that was, as of the leave. A page that was not written since the leave was quiet then: its
+//! newest version is the one.
 //!
 //! Invariants:
-//! * The version that counts is frozen from the leave of the first member until every slot has one in sync.
-//! * A page whose version was on its way when a member left is written again at once: nothing else would tell
-//!   that the member may lack it.
-//! * Pages that say it are written only when superblocks that announce them are durable, and these do until no
-//!   newest page says it: a program that does not know such pages would take them for damaged.
+//! * The version that counts is frozen from the leave of the first member until every slot has one
+//!   in sync.
+//! * A page whose version was on its way when a member left is written again at once: nothing else
+//!   would tell that the member may lack it.
+//! * Pages that say it are written only when superblocks that announce them are durable, and these
+//!   do until no newest page says it: a program that does not know such pages would take them for
+//!   damaged.
 //!
-//! Deliberately absent: members that are in sync to the end (`start::older_images`: a power cut leaves them what it does).
+//! Deliberately absent: members that are in sync to the end (`start::older_images`: a power cut
+//! leaves them what it does).
 
 use strake_format::{MapPage, SlotState, Superblock};
 
 use crate::array::Array;
 use crate::array::regions::{Map, Page};
 
-/// Which version of a page every member had when the array was last whole, by the newest version that is
-/// found, and the table that is believed; 0 if that is not known.
+/// Which version of a page every member had when the array was last whole, by the newest version
+/// that is found, and the table that is believed; 0 if that is not known.
 pub(crate) fn whole_at(page: &MapPage, table: &Superblock) -> u64 {
     if page.whole_at > 0 {
         return page.whole_at;
@@ -78,8 +82,9 @@ impl Array {
         self.sb.map_whole_at = true;
     }
 
-    /// Every member in sync has the newest version of a page, and one that leaves now is found with it. While the map
-    /// moves to its new places, superblocks tell of the old ones, and so of the version before.
+    /// Every member in sync has the newest version of a page, and one that leaves now is found with
+    /// it. While the map moves to its new places, superblocks tell of the old ones, and so of the
+    /// version before.
     pub(crate) fn has_everywhere(&self, page: &Page) -> bool {
         self.whole() && page.lagging.is_empty() && self.maps_are_found()
     }

@@ -291,8 +291,8 @@ impl Map {
         self.flagged = false;
     }
 
-    /// Some regions need a resync that no page recorded when the array was found: the superblock may
-    /// not say `covered` before the pages record it.
+    /// Some regions need a resync that no page recorded when the array was found: the superblock
+    /// may not say `covered` before the pages record it.
     pub(crate) fn unrecorded(&self) -> bool {
         self.unrecorded
     }
@@ -523,8 +523,8 @@ impl Array {
         self.write_state(region, RegionState::Dirty);
     }
 
-    /// Content changes in the region in whatever state it is: a member that is away lacks it, and so does an image
-    /// of one that is there. Durable when no page is being written.
+    /// Content changes in the region in whatever state it is: a member that is away lacks it, and
+    /// so does an image of one that is there. Durable when no page is being written.
     pub(crate) fn note_stale(&mut self, region: RegionNo) {
         let clean = self.map.phase(region) == Phase::Clean;
         match self.whole() {

@@ -1,17 +1,19 @@
-//! Regions whose strips were built from others that did not agree: nobody can say which are right, so
-//! nothing there is named or repaired by what the others say (RFD 18).
+//! Regions whose strips were built from others that did not agree: nobody can say which are right,
+//! so nothing there is named or repaired by what the others say (RFD 18).
 //!
-//! The region map has a flag for each. A program that knows nothing of the flag does not believe a page
-//! that has one, and would go by the version before; so superblocks say that there may be such pages.
+//! The region map has a flag for each. A program that knows nothing of the flag does not believe a
+//! page that has one, and would go by the version before; so superblocks say that there may be such
+//! pages.
 //!
 //! Invariants:
 //! * A page with the flag is written only when superblocks that say so are durable on every member.
 //! * They say so until a page without any such region is durable on every live member.
 //!
-//! * A region that an administrator decides says so when parity that agrees with its data is durable on
-//!   every member, and none has come or gone meanwhile: whoever was away lacks it.
+//! * A region that an administrator decides says so when parity that agrees with its data is
+//!   durable on every member, and none has come or gone meanwhile: whoever was away lacks it.
 //!
-//! Deliberately absent: how it is found that strips do not agree (`shard::op::resync`, `shard::op::scrub`).
+//! Deliberately absent: how it is found that strips do not agree (`shard::op::resync`,
+//! `shard::op::scrub`).
 
 use strake_format::{Epoch, RegionState, ScrubMode};
 
@@ -21,8 +23,8 @@ use crate::array::{Array, Stage};
 use crate::proto::*;
 use crate::units::*;
 
-/// Undecided regions get parity that agrees with their data, because an administrator says that this is
-/// right. It ends with the array's stop: what is decided by then stays so.
+/// Undecided regions get parity that agrees with their data, because an administrator says that
+/// this is right. It ends with the array's stop: what is decided by then stays so.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accept {
     progress: Progress,
@@ -99,8 +101,8 @@ impl Array {
         }
     }
 
-    /// A rebuild computed strips from others that do not agree, and nobody can be named: durable before
-    /// any progress behind this is.
+    /// A rebuild computed strips from others that do not agree, and nobody can be named: durable
+    /// before any progress behind this is.
     pub(crate) fn leave_undecided(&mut self, region: RegionNo) {
         if self.map.state(region) == RegionState::Unwritten || self.map.is_undecided(region) {
             return;
@@ -133,7 +135,8 @@ impl Array {
         }
     }
 
-    /// In a region that is undecided nothing is repaired: what was built there would be the witness.
+    /// In a region that is undecided nothing is repaired: what was built there would be the
+    /// witness.
     pub(crate) fn scrub_mode_in(&self, region: RegionNo, mode: ScrubMode) -> ScrubMode {
         match mode == ScrubMode::Repair && self.map.is_undecided(region) {
             true => ScrubMode::Check,

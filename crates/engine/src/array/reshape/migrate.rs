@@ -2,8 +2,8 @@
 //! serves.
 //!
 //! A move begins when the superblocks tell of the new shape, with the old one beside it and a
-//! frontier of zero. Then it is a sequence of *windows*, each a change at rest as in `reshape`; between
-//! them requests and jobs go on, each row in the shape in which it is ([`Geometry`]):
+//! frontier of zero. Then it is a sequence of *windows*, each a change at rest as in `reshape`;
+//! between them requests and jobs go on, each row in the shape in which it is ([`Geometry`]):
 //! 1. the regions that the window writes are open, so Dirty is durable (`Opening`); users go on;
 //! 2. shards hold, the map rests, and the log has a new base, as in any change of shape;
 //! 3. the window's rows are *read* in the old shape; what a member cannot read is computed from the
@@ -14,23 +14,24 @@
 //! 6. superblocks with the new frontier; then shards go on with the new geometry.
 //!
 //! With more data columns new rows end before the old ones that still count begin, except for the
-//! first ones: only these are copied. With as many every window is. Where source and target were never written nothing is read or
-//! written. When nothing is left in the old shape, what the members hold beyond the moved rows
-//! becomes part of the array: unwritten, or zeroed where it shares a region with data.
+//! first ones: only these are copied. With as many every window is. Where source and target were
+//! never written nothing is read or written. When nothing is left in the old shape, what the
+//! members hold beyond the moved rows becomes part of the array: unwritten, or zeroed where it
+//! shares a region with data.
 //!
 //! A crash finds a whole copy for the frontier and the log base of the superblocks: then the window
 //! is written again from it (`resume`). Or none: the old shape still holds the window.
 //!
 //! Windows are begun only while every slot has a member in sync. One that is lost before (4) ends
-//! the window, which is tried again when the array is whole; from (4) on it goes without that member:
-//! a copy that was given up would be older than what is written afterwards.
+//! the window, which is tried again when the array is whole; from (4) on it goes without that
+//! member: a copy that was given up would be older than what is written afterwards.
 //!
 //! Invariants:
 //! * A row that counts in the old shape is not written over unless a whole copy of what it holds
 //!   is durable on every live member.
 //! * The frontier of the superblocks is never ahead of what is durable in place.
-//! * A region in which no row counts is Unwritten as far as shards and jobs know, whatever the map on
-//!   the members says of it.
+//! * A region in which no row counts is Unwritten as far as shards and jobs know, whatever the map
+//!   on the members says of it.
 //!
 //! Deliberately absent: which row an address lies in (`geometry`); the way back (another move).
 
@@ -747,7 +748,8 @@ fn solve(
                 continue;
             }
             if there.len() > k {
-                // Redundancy is left: what is computed from strips that do not agree would be their witness.
+                // Redundancy is left: what is computed from strips that do not agree would be their
+                // witness.
                 let locator = code.locator(&there).expect("enough are there");
                 let mut syndromes = vec![vec![0; block]; locator.syndromes()];
                 let mut outputs: Vec<&mut [u8]> =

@@ -2,37 +2,41 @@
 //!
 //! Nothing that a change touches is at work while it is made, so there is no state between two
 //! shapes but the superblocks':
-//! 1. shards let new requests wait and finish what was begun (`shard::quiesce`); background work pauses;
+//! 1. shards let new requests wait and finish what was begun (`shard::quiesce`); background work
+//!    pauses;
 //! 2. the map comes to rest: no region is on its way from one state to another;
-//! 3. a new base of the log, so that no record from before counts any more (`metadata::log_coverage`);
+//! 3. a new base of the log, so that no record from before counts any more
+//!    (`metadata::log_coverage`);
 //! 4. where the map's places move (more regions, more pages): the newest version of every page and
 //!    of the list goes to the B places; then the versions after these go to where the A places will
-//!    be, which does not touch the old B places ([`Layout::grown`]). Superblocks with the old places
-//!    find the former, superblocks with the new places the latter, and both say the same. Before
-//!    that, where the last region was shorter than others and was written, what it gets is zeroed
-//!    on every live member, and is stale for those that were lost meanwhile;
+//!    be, which does not touch the old B places ([`Layout::grown`]). Superblocks with the old
+//!    places find the former, superblocks with the new places the latter, and both say the same.
+//!    Before that, where the last region was shorter than others and was written, what it gets is
+//!    zeroed on every live member, and is stale for those that were lost meanwhile;
 //! 5. superblocks with the new shape, in an epoch of their own (`shape_since`);
 //! 6. shards begin anew with the new geometry, and with what waited.
 //!
-//! A device that grew while it serves has the place of its last superblock at its new end: superblocks
-//! are written there before anything else happens, for what was the end may become data.
+//! A device that grew while it serves has the place of its last superblock at its new end:
+//! superblocks are written there before anything else happens, for what was the end may become
+//! data.
 //!
 //! A crash finds the array in its old shape or in its new one. A member that is lost before (4)
 //! ends the change; from then on it goes on without that member.
 //!
-//! Where parities go that were added (`parity`), their members become spares when everything rests, and
-//! superblocks with their slots empty are durable before those with the new shape.
+//! Where parities go that were added (`parity`), their members become spares when everything rests,
+//! and superblocks with their slots empty are durable before those with the new shape.
 //!
 //! A parity that is added lies on a member of its own and does not rotate: data stays where it is.
 //! All that there is to do is to build it, which is a rebuild like any other; until that is done
 //! the array survives what it survived before.
 //!
 //! Invariants:
-//! * No superblock tells of places of the map before what they hold is durable on every live member.
+//! * No superblock tells of places of the map before what they hold is durable on every live
+//!   member.
 //! * No record that was written for one shape is replayed in another.
 //!
-//! Deliberately absent: data that moves (`migrate`), which is a change like these for each window of
-//! it, and one that brings the new members at its beginning.
+//! Deliberately absent: data that moves (`migrate`), which is a change like these for each window
+//! of it, and one that brings the new members at its beginning.
 
 pub(crate) mod migrate;
 mod parity;
@@ -167,7 +171,8 @@ impl Array {
         }
     }
 
-    /// Every slot that data is in has a member in sync and nothing else, and parity is trusted everywhere.
+    /// Every slot that data is in has a member in sync and nothing else, and parity is trusted
+    /// everywhere.
     pub(crate) fn in_order(&self) -> bool {
         let alone = |s: &SlotUse| s.incoming.is_none() && s.outgoing.is_none();
         // Data has left some, perhaps: whoever serves these is not waited for.
@@ -336,7 +341,8 @@ impl Array {
         Step::Holding { waits, buffers }
     }
 
-    /// Begins to move data to another shape; `None`: [`ArrayOutput::Done`] follows when it has begun.
+    /// Begins to move data to another shape; `None`: [`ArrayOutput::Done`] follows when it has
+    /// begun.
     pub(crate) fn restripe(&mut self, id: CommandId, shape: NewShape) -> Option<CommandError> {
         if let Err(error) = self.may_restripe(&shape) {
             return Some(error);
@@ -571,8 +577,8 @@ impl Array {
         (start < end && written).then_some((last, start..end))
     }
 
-    /// Zeroes what the last region gets, if it is to be longer and was written: so that its parity is
-    /// true and it reads as zeros.
+    /// Zeroes what the last region gets, if it is to be longer and was written: so that its parity
+    /// is true and it reads as zeros.
     fn extend_last(&mut self) -> Step {
         let Some(Reshape {
             change: Change::Grow { data_bytes },

@@ -1,22 +1,23 @@
 //! Parities go again: their members become spares, the level is the one that has as many fewer.
 //!
-//! A parity that lies on a member of its own, the last of the slots, was added to the array, or data
-//! has moved to where it is so (`migrate`): nothing has to be written without it. It goes in two steps, each of
-//! them durable, both at rest (`reshape`):
-//! 1. its member is a spare, and the slot is empty: a change of members like any other. A crash from
-//!    here on finds the old level with a member missing and a spare, onto which it is rebuilt;
-//! 2. the slot is no more, in an epoch of the shape. The same in the other direction as when a parity
-//!    is added, whose slot is empty at first.
+//! A parity that lies on a member of its own, the last of the slots, was added to the array, or
+//! data has moved to where it is so (`migrate`): nothing has to be written without it. It goes in
+//! two steps, each of them durable, both at rest (`reshape`):
+//! 1. its member is a spare, and the slot is empty: a change of members like any other. A crash
+//!    from here on finds the old level with a member missing and a spare, onto which it is rebuilt;
+//! 2. the slot is no more, in an epoch of the shape. The same in the other direction as when a
+//!    parity is added, whose slot is empty at first.
 //!
 //! In one step, a table of the old shape with the member in sync and one of the new shape could be
 //! found beside each other, and the member be what decides between them.
 //!
-//! Where parities rotate with data, data moves first. Such a move is over when the parities are gone,
-//! not before: until (2) the superblocks tell of it, so whoever finds them knows what is left to do. Slots
-//! that everything but parity has left are not rebuilt meanwhile, and not waited for.
+//! Where parities rotate with data, data moves first. Such a move is over when the parities are
+//! gone, not before: until (2) the superblocks tell of it, so whoever finds them knows what is left
+//! to do. Slots that everything but parity has left are not rebuilt meanwhile, and not waited for.
 //!
 //! An array of one data column is a mirror in all but name, because all its parities are copies. It
-//! becomes one at rest, with nothing written but superblocks; its writes have no records from then on.
+//! becomes one at rest, with nothing written but superblocks; its writes have no records from then
+//! on.
 //!
 //! Invariants:
 //! * No slot goes that has a member.

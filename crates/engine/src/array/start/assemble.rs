@@ -147,8 +147,8 @@ fn agreed(found: &[Found], slots: &[SlotUse]) -> Vec<Option<MemberUuid>> {
     each.reduce(agree).unwrap_or_default()
 }
 
-/// Takes out of a selection what could not serve as it is. `empty`: what has lost a copy of its superblock
-/// is believed to hold the rest all the same.
+/// Takes out of a selection what could not serve as it is. `empty`: what has lost a copy of its
+/// superblock is believed to hold the rest all the same.
 fn fit(found: &[Found], selection: &mut Selection, had: &Had, empty: bool) {
     let table = &found[selection.authority].superblock;
     let aside = |index: usize| {
@@ -750,9 +750,9 @@ impl Array {
         // Where there is one, nothing was written since its base.
         let replay = (covered && copy.is_none()).then(|| {
             let pieces = recover::winners(&geometry, sb.log_base, &logs);
-            // Elsewhere nothing is under way: what records tell of is in place, durably. Since records
-            // are retired before such a change (`shard::retire`), what lies there is what they tell of, too;
-            // but a program from before that may have changed it.
+            // Elsewhere nothing is under way: what records tell of is in place, durably. Since
+            // records are retired before such a change (`shard::retire`), what lies there is what
+            // they tell of, too; but a program from before that may have changed it.
             let open = |p: &Piece| {
                 let region = geometry.region(geometry.row(p.stripe).1);
                 let state = map.state(region);

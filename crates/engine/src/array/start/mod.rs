@@ -1,7 +1,7 @@
 //! The start of an array: from the members that are found to one that serves.
 //!
-//! Order: `assemble` decides which members to believe, `replay` closes the write hole, `resume` ends the
-//! window of a move that a crash has cut off.
+//! Order: `assemble` decides which members to believe, `replay` closes the write hole, `resume`
+//! ends the window of a move that a crash has cut off.
 
 pub(crate) mod assemble;
 pub(crate) mod older_images;

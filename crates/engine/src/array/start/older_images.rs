@@ -1,7 +1,7 @@
 //! Members that are found and not used: why, in words and as a cause for events.
 //!
-//! Invariant: what is an image from before is told from what a member was last by superblocks (`past`) and, where
-//! these are the same, by the region map (RFD 19).
+//! Invariant: what is an image from before is told from what a member was last by superblocks
+//! (`past`) and, where these are the same, by the region map (RFD 19).
 //!
 //! Deliberately absent: what becomes of the slot (`assemble`).
 
@@ -49,8 +49,8 @@ impl Aside {
 /// Of each page of the region map versions that members had, as others show.
 #[derive(Debug, Default)]
 pub(crate) struct Had {
-    /// That every member in sync had: no version is written before every member that is in sync has the one
-    /// before.
+    /// That every member in sync had: no version is written before every member that is in sync has
+    /// the one before.
     in_sync: Vec<u64>,
     /// That every member had when the array was last whole: see `regions::last_whole`.
     whole: Vec<u64>,

@@ -318,8 +318,8 @@ fn a_column_that_went_bad_beside_a_record_is_not_covered_up() {
     }
 }
 
-/// One block of a write that is long in place has gone bad, and parities were rebuilt from it before the
-/// record was replayed.
+/// One block of a write that is long in place has gone bad, and parities were rebuilt from it
+/// before the record was replayed.
 #[test]
 fn a_parity_that_was_built_from_a_block_that_went_bad_does_not_vouch_for_it() {
     for case in cases().into_iter().filter(|case| case.before.is_empty()) {

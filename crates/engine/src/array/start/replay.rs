@@ -2,11 +2,11 @@
 //!
 //! Order:
 //! 1. *flush* every member: what is read from here on is durable;
-//! 2. for a chunk of the pieces (see `log::recover`), what an earlier recovery settled first, then the
-//!    oldest operations: *read* all columns;
-//!    decide; *list* the blocks that are lost; *log* the outcome on every live member, as settled
-//!    records that hold all that a second recovery could want, zeros for what is lost; *write* in
-//!    place what differs there: parities, and blocks of W that parities know better;
+//! 2. for a chunk of the pieces (see `log::recover`), what an earlier recovery settled first, then
+//!    the oldest operations: *read* all columns; decide; *list* the blocks that are lost; *log* the
+//!    outcome on every live member, as settled records that hold all that a second recovery could
+//!    want, zeros for what is lost; *write* in place what differs there: parities, and blocks of W
+//!    that parities know better;
 //! 3. when no piece is left: superblocks with a base above all of these records.
 //!
 //! Invariants:
@@ -417,8 +417,9 @@ impl Array {
         self.replay_list();
     }
 
-    /// Of a part that is left as it is, the two members of a column may hold different things: a write that
-    /// was under way may have reached one of them. The one that is being built is built anew from there.
+    /// Of a part that is left as it is, the two members of a column may hold different things: a
+    /// write that was under way may have reached one of them. The one that is being built is built
+    /// anew from there.
     fn distrust_seconds(&mut self, job: &Job) {
         let piece = &job.piece;
         let parts = job.outcomes.iter().map(|o| o.piece.hi - o.piece.lo);
@@ -645,8 +646,8 @@ fn settle(code: &Code, job: &Job, outcome: &mut Outcome, block: usize) {
     };
     let mut unread: Vec<usize> = (0..k).filter(unread).collect();
     // There is room for as many as the level survives. Of more, those go first whose blocks are
-    // lost: the list says so, and another recovery finds the same. Then what was read, and is written
-    // anew from the parities.
+    // lost: the list says so, and another recovery finds the same. Then what was read, and is
+    // written anew from the parities.
     let given_up = |c: &usize| outcome.lost.iter().any(|part| part.column == *c);
     unread.sort_by_key(|c| (given_up(c), job.columns[*c].is_some()));
     unread.truncate(m);

@@ -1,4 +1,5 @@
-//! A start that finds a whole copy of a window of data that moved (`log::window_image`) ends the window.
+//! A start that finds a whole copy of a window of data that moved (`log::window_image`) ends the
+//! window.
 //!
 //! Order at a start that finds a whole copy:
 //! 1. it is durable who is missing;

@@ -1,5 +1,5 @@
-//! The array, or a volume of it, over NBD on a Unix socket: for kernels without ublk, for virtual machines and for
-//! tests.
+//! The array, or a volume of it, over NBD on a Unix socket: for kernels without ublk, for virtual
+//! machines and for tests.
 //!
 //! Threads: one that accepts, and for each connection one that reads requests and one that writes
 //! answers, all asleep while nothing happens. Requests go to a shard by mail; connections take

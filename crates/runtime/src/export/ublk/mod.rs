@@ -5,13 +5,13 @@
 //! gone) → fetch → END_USER_RECOVERY; requests that were in flight come again. Order of a stop:
 //! STOP_DEV (which waits for requests in flight) → queues closed → DEL_DEV.
 //!
-//! Modes, by what the driver has, best first: *auto-buffer* (6.16), where members fill the pages
-//! of larger healthy reads by themselves and everything else goes as in *user copy* (6.5), where
-//! data goes through pread and pwrite on /dev/ublkcN; else *copy*, where the driver copies to and
-//! from an address given with each fetch. The first two come with a command for each request, or
-//! with commands for many (7.0, `batch`). `STRAKE_UBLK_MODE` overrides the choice
-//! ([`Mode::as_str`]). A device left behind is taken over in the mode that it has, but that copy and
-//! the others do not mix: their memory differs.
+//! Modes, by what the driver has, best first: *auto-buffer* (6.16), where members fill the pages of
+//! larger healthy reads by themselves and everything else goes as in *user copy* (6.5), where data
+//! goes through pread and pwrite on /dev/ublkcN; else *copy*, where the driver copies to and from
+//! an address given with each fetch. The first two come with a command for each request, or with
+//! commands for many (7.0, `batch`). `STRAKE_UBLK_MODE` overrides the choice ([`Mode::as_str`]). A
+//! device left behind is taken over in the mode that it has, but that copy and the others do not
+//! mix: their memory differs.
 //!
 //! Invariants: one queue is served by one thread; control commands run on the caller's thread,
 //! never on a shard's (START_DEV reads the partition table through the shards). Deliberately
@@ -158,8 +158,8 @@ impl Driver {
         }
     }
 
-    /// Whether several devices can share the memory of a shard: where each tag keeps a buffer, there
-    /// is enough for one.
+    /// Whether several devices can share the memory of a shard: where each tag keeps a buffer,
+    /// there is enough for one.
     pub(crate) fn shares_memory(&self) -> bool {
         self.mode.data != Data::Copy
     }

@@ -380,7 +380,8 @@ impl Queue {
         }
     }
 
-    /// Makes a request of what the driver wrote. `first`: it is the first of those that wait for memory.
+    /// Makes a request of what the driver wrote. `first`: it is the first of those that wait for
+    /// memory.
     fn begin(&mut self, tag: u16, buf: Option<Buf>, first: bool) -> Begun {
         let descriptor = self.descriptors.get(tag);
         // A flush has no position, and says so with all bits; anything else that far out is
@@ -586,7 +587,8 @@ impl Queue {
         self.start.max_io_bytes as usize
     }
 
-    /// Tries again for a tag that is the first of those that wait for a buffer. `None`: there is none yet.
+    /// Tries again for a tag that is the first of those that wait for a buffer. `None`: there is
+    /// none yet.
     pub(crate) fn retry(&mut self, ring: &mut Ring, tag: u16) -> Option<Event> {
         match self.tags[usize::from(tag)] {
             Tag::NeedsData => match self.begin(tag, None, true) {

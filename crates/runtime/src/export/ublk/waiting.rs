@@ -1,11 +1,12 @@
-//! Memory for the data of ublk requests, and who waits for some: the queues of one shard share both.
+//! Memory for the data of ublk requests, and who waits for some: the queues of one shard share
+//! both.
 //!
-//! Buffers are of a few sizes, and each size has a line of its own: a short write does not wait behind
-//! long ones that found none.
+//! Buffers are of a few sizes, and each size has a line of its own: a short write does not wait
+//! behind long ones that found none.
 //!
 //! Invariants:
-//! * Nobody is passed by one that came later and needs a buffer of the same size, of whichever queue, so
-//!   nobody waits for ever.
+//! * Nobody is passed by one that came later and needs a buffer of the same size, of whichever
+//!   queue, so nobody waits for ever.
 //! * While somebody waits for a larger buffer, one of its own size is all that a request gets.
 //!
 //! Deliberately absent: waking (the shard looks again in every turn, and after a while).

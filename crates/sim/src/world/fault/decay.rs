@@ -1,25 +1,28 @@
-//! Rot among everything else: one block of one member is wrong from some moment on, while requests, crashes,
-//! losses and rebuilds go on as they would, on the same stripe too.
+//! Rot among everything else: one block of one member is wrong from some moment on, while requests,
+//! crashes, losses and rebuilds go on as they would, on the same stripe too.
 //!
-//! What may be lost by that: a *spot* is the block and those at the same byte of the other strips of its stripe;
-//! parity says what they must be together. Nothing but blocks of the spot may ever be read wrong, and of these
-//! * what a member held all the time and the user did not write is on its medium as it was: whatever is mended,
-//!   replayed or built there leaves it alone;
-//! * as long as the user writes nothing in the stripe, and some redundancy is left all the time: what is built on
-//!   another member is right, or its region is undecided; and a spot whose strips agree is true throughout: rot
-//!   is never made true by computing parity of it. A scrub of the whole array finds it.
+//! What may be lost by that: a *spot* is the block and those at the same byte of the other strips
+//! of its stripe; parity says what they must be together. Nothing but blocks of the spot may ever
+//! be read wrong, and of these
+//! * what a member held all the time and the user did not write is on its medium as it was:
+//!   whatever is mended, replayed or built there leaves it alone;
+//! * as long as the user writes nothing in the stripe, and some redundancy is left all the time:
+//!   what is built on another member is right, or its region is undecided; and a spot whose strips
+//!   agree is true throughout: rot is never made true by computing parity of it. A scrub of the
+//!   whole array finds it.
 //!
-//! A spot ends where a look at the media shows that all of it is true, by a repair, a rebuild or a write: from
-//! then on everything is demanded of it again. What is left at the end the user writes anew, a whole stripe at a
-//! time, and then nothing of it may be left.
+//! A spot ends where a look at the media shows that all of it is true, by a repair, a rebuild or a
+//! write: from then on everything is demanded of it again. What is left at the end the user writes
+//! anew, a whole stripe at a time, and then nothing of it may be left.
 //!
-//! A write into a stripe may compute with what rots there (no code looks at all of a stripe for each write), so
-//! nothing is demanded after it but that it harms no other member's block, and blocks of no other spot.
+//! A write into a stripe may compute with what rots there (no code looks at all of a stripe for
+//! each write), so nothing is demanded after it but that it harms no other member's block, and
+//! blocks of no other spot.
 //!
 //! Invariant: chance of its own; worlds without this are what they would be without it.
 //!
-//! Deliberately absent: mirrors (any copy may answer), data that moves, and rot that nothing else is mixed with
-//! (`silent`), of which more is demanded.
+//! Deliberately absent: mirrors (any copy may answer), data that moves, and rot that nothing else
+//! is mixed with (`silent`), of which more is demanded.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +66,8 @@ struct Spot {
     blind: bool,
     /// All of it was given back, or given up.
     void: bool,
-    /// A walk that takes undecided data for right began after it rotted: none of that walk came before the rot.
+    /// A walk that takes undecided data for right began after it rotted: none of that walk came
+    /// before the rot.
     walked: bool,
     /// Its region was undecided, its data was taken for right, and nothing was written there since.
     accepted: bool,
@@ -197,8 +201,8 @@ impl Plan {
     }
 }
 
-/// A life in which something rots where the last write was, is perhaps repaired at once, and then the power
-/// goes, before anything else happens there.
+/// A life in which something rots where the last write was, is perhaps repaired at once, and then
+/// the power goes, before anything else happens there.
 fn decaying_life(rng: &mut Prng) -> Life {
     let asks = rng.range(2, 12);
     let at = |events: u64| At { asks, events };
@@ -345,7 +349,8 @@ impl World {
         Ok(())
     }
 
-    /// Where an administrator takes data for right, in so many of a hundred cases: what lies in undecided regions.
+    /// Where an administrator takes data for right, in so many of a hundred cases: what lies in
+    /// undecided regions.
     pub(crate) fn accept_some(&mut self, percent: u64) -> SimResult {
         let undecided = !self.machines().array.status().undecided.is_empty();
         if undecided && self.plan.accepts && self.decay.chance.percent(percent) {
@@ -354,8 +359,9 @@ impl World {
         Ok(())
     }
 
-    /// What lies in undecided regions is being taken for right: parity agrees with some of it, also where that
-    /// is stopped before a region is decided. `anew` says that the walk has just begun, at its first stripe.
+    /// What lies in undecided regions is being taken for right: parity agrees with some of it, also
+    /// where that is stopped before a region is decided. `anew` says that the walk has just begun,
+    /// at its first stripe.
     pub(crate) fn may_be_accepted(&mut self, anew: bool) {
         let undecided = self.machines().array.status().undecided;
         let geometry = self.geometry.clone();
@@ -635,7 +641,8 @@ impl World {
         let lasting = drives.all(|drive| !drive.ssd.may_lose(sector));
         // A member that is away may come back with it.
         let all = columns.iter().all(Option::is_some);
-        // The content of a replacement counts when the replacement is in sync: it can be older than the rot.
+        // The content of a replacement counts when the replacement is in sync: it can be older than
+        // the rot.
         let same = self.replacements_agree(spot, &columns);
         let sure = (0..k).all(|column| {
             let block = self.block_of(spot.stripe, column, spot.at);
@@ -650,7 +657,8 @@ impl World {
         Ok(sure && all && same && !busy && lasting && over)
     }
 
-    /// The end of a life in peace: most often a scrub must find what rots, and what is left is written anew, durably.
+    /// The end of a life in peace: most often a scrub must find what rots, and what is left is
+    /// written anew, durably.
     pub(crate) fn cure_decay(&mut self, all: bool) -> SimResult {
         self.audit_decay()?;
         if self.decay.is_empty() || !all && self.decay.chance.percent(40) {
@@ -727,8 +735,8 @@ impl World {
             let drives = spot.drives.iter().flatten().copied();
             let now = self.shown_in_sync().into_iter().map(|(_, drive)| drive);
             let drives: Vec<usize> = drives.chain(now).collect();
-            // Read errors that the scrub met may have put out as many members as the level survives: what it came
-            // to after that had no redundancy that could tell.
+            // Read errors that the scrub met may have put out as many members as the level
+            // survives: what it came to after that had no redundancy that could tell.
             let tells = self.columns_of(&spot).iter().flatten().count() > self.geometry.k;
             if tells && !self.was_found(spot.stripe, sector, &drives) {
                 return self.failure(format!("a scrub does not find that {} rots", spot.stripe));
@@ -737,8 +745,9 @@ impl World {
         self.audit_decay()
     }
 
-    /// A scrub looks at what rotted: a strip of which a sector cannot be read is computed as a whole from the
-    /// others, and nobody asks what the rest of it held; where that is so of too many, nothing can be compared.
+    /// A scrub looks at what rotted: a strip of which a sector cannot be read is computed as a
+    /// whole from the others, and nobody asks what the rest of it held; where that is so of too
+    /// many, nothing can be compared.
     fn can_be_seen(&mut self, spot: &Spot) -> bool {
         let looks = self.looks();
         let first = self.offset_of(spot.stripe, 0);

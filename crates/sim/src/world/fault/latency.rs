@@ -1,10 +1,10 @@
 //! Devices that dawdle: one I/O in so many takes a hundred times as long, or a few of them wait for
-//! a while and then go on as ever; and what makes the engine's hedged reads come into play in worlds
-//! as short as these.
+//! a while and then go on as ever; and what makes the engine's hedged reads come into play in
+//! worlds as short as these.
 //!
-//! After a crash that no log covers some device dawdles as soon as the array serves again, and the user
-//! reads at once what was being written: there parity is untrue until its resync, and a late read must
-//! not be answered from it.
+//! After a crash that no log covers some device dawdles as soon as the array serves again, and the
+//! user reads at once what was being written: there parity is untrue until its resync, and a late
+//! read must not be answered from it.
 //!
 //! Invariant: whoever dawdles answers in the end, and rightly; nothing here is an error.
 //!

@@ -16,9 +16,10 @@
 //! missing on one member is as that member missing, to the log. Blocks of the log count until they
 //! are written over (then what they told was retired), or until the log was replayed.
 //!
-//! Invariant: a member that still has a whole superblock, and something of one in the other place, and whose region
-//! map missed no write, is taken in sync as it would be without the damage; and once the array serves, every place on a member in sync that was damaged before
-//! the start is whole: of a list both versions of which were damaged, one is.
+//! Invariant: a member that still has a whole superblock, and something of one in the other place,
+//! and whose region map missed no write, is taken in sync as it would be without the damage; and
+//! once the array serves, every place on a member in sync that was damaged before the start is
+//! whole: of a list both versions of which were damaged, one is.
 //!
 //! Deliberately absent, because nothing could tell: damage of the same version on more members than
 //! may be lost (all of RAID 0's, therefore). Spares, and members that are being rebuilt, are left
@@ -272,9 +273,10 @@ impl World {
             let mut members: Vec<usize> =
                 self.condition_on_media().0.into_iter().flatten().collect();
             members.retain(|&drive| damaged.iter().any(|&(damaged, _)| damaged == drive));
-            // A drive that has lost its content otherwise may have a newer table yet, by which this one is out.
-            // Where nothing is left that tells of a superblock, the member may have lost all else. One of
-            // which a copy was lost, and the other torn by a crash, looks like an older image.
+            // A drive that has lost its content otherwise may have a newer table yet, by which this
+            // one is out. Where nothing is left that tells of a superblock, the member may have
+            // lost all else. One of which a copy was lost, and the other torn by a crash, looks
+            // like an older image.
             let present = self.present();
             let newest = present.iter().map(|(_, sb)| sb);
             let newest = newest.max_by_key(|sb| (sb.epoch, sb.generation));
@@ -292,8 +294,8 @@ impl World {
         }
     }
 
-    /// A place of this drive's region map has missed a write that was acknowledged: with the next one cut off, it
-    /// looks like an older image.
+    /// A place of this drive's region map has missed a write that was acknowledged: with the next
+    /// one cut off, it looks like an older image.
     fn missed_page(&self, drive: usize) -> bool {
         let of_drive = |spoiled: &&Spoiled| spoiled.drive == drive && spoiled.area == Area::Map;
         let is_whole = |spoiled: &Spoiled| {

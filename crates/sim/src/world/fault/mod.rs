@@ -1,6 +1,7 @@
 //! Faults that strike a world while it runs: in data, in metadata, of devices, and planted bugs.
 //!
-//! Invariant: what is fair stands in `tolerance`; no other fault asks for more than the level survives.
+//! Invariant: what is fair stands in `tolerance`; no other fault asks for more than the level
+//! survives.
 
 pub mod decay;
 pub mod latency;

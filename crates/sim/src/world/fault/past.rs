@@ -1,20 +1,23 @@
-//! Members of another past: an image of one from before lies where the member was, or what lies there has lost
-//! its content and kept one copy of its superblock.
+//! Members of another past: an image of one from before lies where the member was, or what lies
+//! there has lost its content and kept one copy of its superblock.
 //!
-//! What is placed while nothing runs, on a member that the array could do without at that moment, or on one
-//! that is out already:
-//! * *older images*: all bytes that the drive had at a moment before, taken between lives or while the array
-//!   served. Only those count as such which the array can tell: since then it began to serve with the member, or
-//!   stopped with it. Of an image of the very same life nothing that is durable says that it lacks something;
-//! * *live images*: the same, taken at any moment while the array serves, and given to the array after their member
-//!   has left it: to the one that serves, or to a later start. The array takes one back in part where it lacks
-//!   nothing outside the regions that are rebuilt; the oracle judges that by what is read. A power cut between the
-//!   image and the leave takes the image away: the array cannot tell it then;
-//! * *emptied* drives: cut short and made as long again, or wiped from the beginning. One copy of the superblock
-//!   is whole, the other is zeros, and so is what lies between.
+//! What is placed while nothing runs, on a member that the array could do without at that moment,
+//! or on one that is out already:
+//! * *older images*: all bytes that the drive had at a moment before, taken between lives or while
+//!   the array served. Only those count as such which the array can tell: since then it began to
+//!   serve with the member, or stopped with it. Of an image of the very same life nothing that is
+//!   durable says that it lacks something;
+//! * *live images*: the same, taken at any moment while the array serves, and given to the array
+//!   after their member has left it: to the one that serves, or to a later start. The array takes
+//!   one back in part where it lacks nothing outside the regions that are rebuilt; the oracle
+//!   judges that by what is read. A power cut between the image and the leave takes the image away:
+//!   the array cannot tell it then;
+//! * *emptied* drives: cut short and made as long again, or wiped from the beginning. One copy of
+//!   the superblock is whole, the other is zeros, and so is what lies between.
 //!
-//! Such a drive counts as lost until it is another member. The oracle judges: whatever is read from it, and
-//! redundancy that rests on it, is wrong. What is more, it is never taken back as the member that was away.
+//! Such a drive counts as lost until it is another member. The oracle judges: whatever is read from
+//! it, and redundancy that rests on it, is wrong. What is more, it is never taken back as the
+//! member that was away.
 //!
 //! Invariant: chance of its own, so that worlds without this are what they would be without it.
 //!
@@ -185,8 +188,8 @@ impl World {
         }
     }
 
-    /// The member of this drive is out, and nobody uses the drive: perhaps it holds from now on what it held before
-    /// its member left.
+    /// The member of this drive is out, and nobody uses the drive: perhaps it holds from now on
+    /// what it held before its member left.
     pub(crate) fn swap_for_live_image(&mut self, drive: usize) {
         let of_drive = |(image, left): &(Image, bool)| *left && image.drive == drive;
         let at = self.pasts.live.images.iter().position(of_drive);
@@ -211,8 +214,8 @@ impl World {
         self.note(format!("drive {drive} is what it was in a live image"));
     }
 
-    /// Between two lives: images of members that have not left are told by superblocks, or not at all. Some of the
-    /// others take the place of their members.
+    /// Between two lives: images of members that have not left are told by superblocks, or not at
+    /// all. Some of the others take the place of their members.
     fn keep_live_images(&mut self, without: FaultSet) {
         let images = std::mem::take(&mut self.pasts.live.images);
         let out = |(image, left): &(Image, bool)| *left && self.is_out(image.drive);
@@ -291,9 +294,10 @@ impl World {
         if !without.has(FaultKind::Emptied) && self.pasts.chance.percent(6) {
             let all: Vec<usize> = (0..self.drives.len()).collect();
             if let Some(drive) = self.one_to_lose(&all, spared) {
-                // A drive that has grown has its last copy where the first copy says that it ends. Beyond that
-                // there may be a newer one, but nothing that the array ever served from. Where the first copy is
-                // not whole, the last one of before it grew is all that is left, and is enough.
+                // A drive that has grown has its last copy where the first copy says that it ends.
+                // Beyond that there may be a newer one, but nothing that the array ever served
+                // from. Where the first copy is not whole, the last one of before it grew is all
+                // that is left, and is enough.
                 let len = self.drives[drive].ssd.len();
                 let [first, _] = Layout::superblock_offsets(len);
                 let copy = self.drives[drive].ssd.peek(first, SUPERBLOCK_BYTES);
@@ -326,7 +330,8 @@ impl World {
         })
     }
 
-    /// One of these drives whose content may be lost now: the array could do without it, or does already.
+    /// One of these drives whose content may be lost now: the array could do without it, or does
+    /// already.
     fn one_to_lose(&mut self, drives: &[usize], spared: bool) -> Option<usize> {
         let (serving, situation) = self.condition_on_media();
         let tolerance = self.tolerance();
@@ -347,7 +352,8 @@ impl World {
         (!fair.is_empty()).then(|| self.pasts.chance.pick(&fair))
     }
 
-    /// All other members that are there, and of the past that counts, say that the member of this drive is out.
+    /// All other members that are there, and of the past that counts, say that the member of this
+    /// drive is out.
     pub(crate) fn is_out(&self, drive: usize) -> bool {
         let Some(own) = self.drives[drive].named(self.array) else {
             return false;

@@ -1,10 +1,10 @@
-//! Devices that are about to vanish: for a moment all that is asked of them fails, and nobody says why. That is
-//! what a kernel may answer before it takes a drive away.
+//! Devices that are about to vanish: for a moment all that is asked of them fails, and nobody says
+//! why. That is what a kernel may answer before it takes a drive away.
 //!
 //! Who carries out I/Os looks once more before it believes such an error (the engine's
-//! [`RetryPolicy::grace`](strake_engine::RetryPolicy::grace)), as the runtime does. So a member that goes this way is
-//! gone, and has not failed: it keeps what it holds, and comes back. The world has failed where it is out for
-//! an error.
+//! [`RetryPolicy::grace`](strake_engine::RetryPolicy::grace)), as the runtime does. So a member
+//! that goes this way is gone, and has not failed: it keeps what it holds, and comes back. The
+//! world has failed where it is out for an error.
 //!
 //! Invariant: the moment is shorter than the look.
 
@@ -78,8 +78,8 @@ impl World {
         until.is_some()
     }
 
-    /// A member went out: not for an error of a device that was about to vanish, unless its medium has
-    /// failed as well.
+    /// A member went out: not for an error of a device that was about to vanish, unless its medium
+    /// has failed as well.
     pub(crate) fn judge_verdict(&mut self, device: Option<DeviceId>, cause: OutCause) -> SimResult {
         let failed = matches!(cause, OutCause::WriteError | OutCause::ReadErrors);
         let Some(device) = device.filter(|_| failed) else {

@@ -1,15 +1,15 @@
-//! Devices that are reset: for a while nothing gets through to them, and then they go on as ever; and
-//! devices that did not answer in time, which are there again after that, as the daemon's watcher finds
-//! them.
+//! Devices that are reset: for a while nothing gets through to them, and then they go on as ever;
+//! and devices that did not answer in time, which are there again after that, as the daemon's
+//! watcher finds them.
 //!
-//! What becomes of an I/O that failed on its way is decided by the engine's [`RetryPolicy`], as in the runtime.
-//! A reset that ends in time must cost nothing: where a device without a volatile cache goes out for one,
-//! the world has failed.
+//! What becomes of an I/O that failed on its way is decided by the engine's [`RetryPolicy`], as in
+//! the runtime. A reset that ends in time must cost nothing: where a device without a volatile
+//! cache goes out for one, the world has failed.
 //!
 //! Invariants:
-//! * A device that lost its cache with a reset answers nothing more until it is opened again, if anybody
-//!   was told that something failed. One that loses it and goes on as if nothing had happened betrays
-//!   everybody.
+//! * A device that lost its cache with a reset answers nothing more until it is opened again, if
+//!   anybody was told that something failed. One that loses it and goes on as if nothing had
+//!   happened betrays everybody.
 //! * A device is not offered again while one of its I/Os is under way.
 //! * Chance of its own: worlds without resets are what they would be without all this.
 //!
@@ -150,8 +150,8 @@ impl World {
         Ok(())
     }
 
-    /// Devices without a volatile cache are reset for less than the deadline, as many at once as chance says:
-    /// none may go out for it.
+    /// Devices without a volatile cache are reset for less than the deadline, as many at once as
+    /// chance says: none may go out for it.
     fn reset_harmlessly(&mut self) {
         let deadline_ns = self.plan.latencies.deadline_ns;
         let all = self.chance.reset.one_in(4);
@@ -170,8 +170,8 @@ impl World {
         }
     }
 
-    /// It was not reset a moment ago, and no I/O that failed then is still to be answered: of a device that
-    /// dawdles a try may take longer than all of them have.
+    /// It was not reset a moment ago, and no I/O that failed then is still to be answered: of a
+    /// device that dawdles a try may take longer than all of them have.
     fn in_peace(&self, index: usize) -> bool {
         let peace = PEACE * self.plan.latencies.deadline_ns;
         let now = self.clock.now();

@@ -126,8 +126,8 @@ impl World {
 
     /// Every member is in sync and well, and nothing is about to change that.
     pub(crate) fn all_well(&mut self) -> bool {
-        // A move would take the lie along; and of very wide stripes it takes long to find out what can
-        // be computed from one that lies.
+        // A move would take the lie along; and of very wide stripes it takes long to find out what
+        // can be computed from one that lies.
         let moves = self.geometry.old_shape.is_some() || self.geometry.width > WIDEST;
         if self.geometry.m == 0 || moves || !self.commands.is_empty() {
             return false;
@@ -239,8 +239,8 @@ impl World {
         });
     }
 
-    /// All that a shard has in a region is zero by now, and the array may give it back at any moment:
-    /// nothing is there then that could lie. What lies there is put right.
+    /// All that a shard has in a region is zero by now, and the array may give it back at any
+    /// moment: nothing is there then that could lie. What lies there is put right.
     pub(crate) fn ends_corrupt(&mut self, region: RegionNo) {
         let geometry = Arc::clone(&self.geometry);
         let of = |stripe: StripeNo| geometry.region(geometry.row(stripe).1);
@@ -257,8 +257,8 @@ impl World {
         self.silent.emptied.insert(region);
     }
 
-    /// The array may have fewer parities than before: what lay in those is of no stripe any more, and
-    /// without any nobody could find what else lies, which is put right.
+    /// The array may have fewer parities than before: what lay in those is of no stripe any more,
+    /// and without any nobody could find what else lies, which is put right.
     pub(crate) fn end_corrupt_of_lost_parity(&mut self) {
         let geometry = Arc::clone(&self.geometry);
         let there = |bad: &CorruptStrip| bad.column < geometry.columns(bad.stripe).width;
@@ -396,8 +396,8 @@ impl World {
     }
 
     /// What each column of a stripe may hold at the block of this place: the truth first, then what
-    /// lies in its stead. Nothing changes where a strip lies, so what a medium holds beside it is the
-    /// truth.
+    /// lies in its stead. Nothing changes where a strip lies, so what a medium holds beside it is
+    /// the truth.
     fn possible_contents(
         &self,
         place: &Place,

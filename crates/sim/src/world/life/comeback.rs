@@ -1,5 +1,5 @@
-//! What was merely away is there again: one member, or, after a disaster, all; then the array is to be whole
-//! again.
+//! What was merely away is there again: one member, or, after a disaster, all; then the array is to
+//! be whole again.
 //!
 //! Invariants:
 //! * what was acknowledged and durable before is there; with `--force` all but what its statement

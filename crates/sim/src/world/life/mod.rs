@@ -343,9 +343,11 @@ impl World {
                 return self.failure(format!("nothing more happens; {state}"));
             }
             self.check_alive()?;
-            // A drive may take most of a second for each I/O, and the map's clock goes on meanwhile.
+            // A drive may take most of a second for each I/O, and the map's clock goes on
+            // meanwhile.
             let open = self.asks_left + held + self.asks.len() as u64;
-            // While a thread stands still, others may ask in vain, and send back what they are sent.
+            // While a thread stands still, others may ask in vain, and send back what they are
+            // sent.
             if open != open_then || self.machines().standing.is_some() {
                 (open_then, progress) = (open, self.stats.events);
             }

@@ -1,8 +1,8 @@
 //! An array whose metadata is lost, and is made again from what was known of it.
 //!
-//! Invariant: the drives keep their data areas; everything else that the array had written is gone, but logs, which may
-//! lie about as they are: nothing of them may count. Deliberately absent: finding out which drive was in which slot
-//! (whoever restores an array knows).
+//! Invariant: the drives keep their data areas; everything else that the array had written is gone,
+//! but logs, which may lie about as they are: nothing of them may count. Deliberately absent:
+//! finding out which drive was in which slot (whoever restores an array knows).
 
 use strake_engine::create::{CreatePlan, Definition};
 use strake_engine::restore::{self, RestoreError, RestoreSpec, Told};
@@ -68,8 +68,8 @@ impl World {
         }
     }
 
-    /// While nothing runs: superblocks, maps and lists of all drives are overwritten, and then made again by `known`,
-    /// what somebody knew of the array, for the drives that carried its slots.
+    /// While nothing runs: superblocks, maps and lists of all drives are overwritten, and then made
+    /// again by `known`, what somebody knew of the array, for the drives that carried its slots.
     ///
     /// # Errors
     /// Why it is not done; nothing has changed then.
@@ -87,8 +87,8 @@ impl World {
         Ok(())
     }
 
-    /// The same of drives whose superblocks are gone, in the order of the slots, until the power goes. How many steps
-    /// there are to the end.
+    /// The same of drives whose superblocks are gone, in the order of the slots, until the power
+    /// goes. How many steps there are to the end.
     ///
     /// # Errors
     /// Why it is not done; nothing has changed then.

@@ -1,11 +1,11 @@
-//! Blocks given up, and sectors mended, where something was just written: records of the stripe log that tell of
-//! the same stripe count yet.
+//! Blocks given up, and sectors mended, where something was just written: records of the stripe log
+//! that tell of the same stripe count yet.
 //!
-//! A record counts until it is retired: on a quiet lane until its region is Clean. What changes beside it in place
-//! must not make it untrue: giving a block up writes other content, and a repair writes back what was there. So
-//! sectors of a stripe that was written last become unreadable, on more members than parity covers or on as many;
-//! the user writes there once more, a scrub repairs or a rebuild comes by; then the power goes, and members are
-//! missing at the next start.
+//! A record counts until it is retired: on a quiet lane until its region is Clean. What changes
+//! beside it in place must not make it untrue: giving a block up writes other content, and a repair
+//! writes back what was there. So sectors of a stripe that was written last become unreadable, on
+//! more members than parity covers or on as many; the user writes there once more, a scrub repairs
+//! or a rebuild comes by; then the power goes, and members are missing at the next start.
 //!
 //! Invariant: draws of its own, chance of its own (`fault::decay`, which is not at work then).
 //!
@@ -66,7 +66,8 @@ fn spoiling_life(rng: &mut Prng) -> Life {
             left = 3000;
         }
         2..=4 => {
-            // What is written last has no member in one column, and a rebuild gives blocks up there.
+            // What is written last has no member in one column, and a rebuild gives blocks up
+            // there.
             let early = At {
                 asks: rng.below(asks),
                 events: rng.below(60),
@@ -195,8 +196,9 @@ impl World {
         }
     }
 
-    /// Where blocks of a stripe were spoilt in the life before, the slots of its data, most often: what was not
-    /// written there is computed at the next start if its member is missing, and records tell how.
+    /// Where blocks of a stripe were spoilt in the life before, the slots of its data, most often:
+    /// what was not written there is computed at the next start if its member is missing, and
+    /// records tell how.
     pub(crate) fn victims_of_spoilt(&mut self) -> Option<Vec<usize>> {
         let stripe = self.decay.spoilt.take()?;
         let geometry = self.geometry.clone();

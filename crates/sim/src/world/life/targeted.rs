@@ -7,7 +7,8 @@
 //!
 //! Invariant: aiming chooses among what the atlas permits; it permits nothing.
 //!
-//! Deliberately absent: what is fair (`fault::tolerance`), and what such a world does otherwise (`plan`).
+//! Deliberately absent: what is fair (`fault::tolerance`), and what such a world does otherwise
+//! (`plan`).
 
 use std::sync::Arc;
 

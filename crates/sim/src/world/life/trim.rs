@@ -1,4 +1,5 @@
-//! A user that zeroes or discards whole regions in parts, as `fstrim` does, and goes on to write there.
+//! A user that zeroes or discards whole regions in parts, as `fstrim` does, and goes on to write
+//! there.
 //!
 //! Draws of its own: seeds without it are what they were.
 //!

@@ -1,19 +1,23 @@
-//! Volumes of an array that serves: they are made, given other sizes and names, and deleted, while requests, losses
-//! and crashes go on, and the user reads and writes through them. One array in [`ONE_IN`] is carved.
+//! Volumes of an array that serves: they are made, given other sizes and names, and deleted, while
+//! requests, losses and crashes go on, and the user reads and writes through them. One array in
+//! [`ONE_IN`] is carved.
 //!
-//! Which units a volume gets, the order of a change, what is mended at a start and how a request is split are the
-//! engine's (`strake_engine::volumes`, the router); this plays the part of the daemon, which carries it out.
+//! Which units a volume gets, the order of a change, what is mended at a start and how a request is
+//! split are the engine's (`strake_engine::volumes`, the router); this plays the part of the
+//! daemon, which carries it out.
 //!
-//! Invariants: draws of its own, so that worlds without volumes are what they were. A volume holds what was written to
-//! it by its own offsets, and zeros where nothing was, whoever had its units before (`Model`). A start finds the table
-//! that was acknowledged last, or one that was asked for and under way.
+//! Invariants: draws of its own, so that worlds without volumes are what they were. A volume holds
+//! what was written to it by its own offsets, and zeros where nothing was, whoever had its units
+//! before (`Model`). A start finds the table that was acknowledged last, or one that was asked for
+//! and under way.
 //!
-//! Arrays are too small here for the two MiB of the table. So what tables call bytes of the array lies some units
-//! further on than it does: the copies, a block of 4 KiB each, have the array's first bytes for themselves. And since
-//! the oracle only knows what it has numbered, a copy is written as any write is; what its blocks say is looked up by
-//! the number that is read.
+//! Arrays are too small here for the two MiB of the table. So what tables call bytes of the array
+//! lies some units further on than it does: the copies, a block of 4 KiB each, have the array's
+//! first bytes for themselves. And since the oracle only knows what it has numbered, a copy is
+//! written as any write is; what its blocks say is looked up by the number that is read.
 //!
-//! Deliberately absent: devices and their names, and one change beside another (the daemon has one at a time).
+//! Deliberately absent: devices and their names, and one change beside another (the daemon has one
+//! at a time).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -234,7 +238,8 @@ impl Volumes {
         steps.into_iter().map(task).collect()
     }
 
-    /// The table counts from now on: models are those of its volumes. What is gained reads as zeros.
+    /// The table counts from now on: models are those of its volumes. What is gained reads as
+    /// zeros.
     fn adopt(&mut self, table: &VolumeTable, block: u64) {
         let per_unit = table.unit_bytes / block;
         let named = |uuid: &VolumeUuid| table.volumes.iter().any(|v| v.uuid == *uuid);
@@ -566,7 +571,8 @@ impl World {
         }
         let shrunk = withdrawn.and_then(|uuid| {
             let model = vols.models.get(&uuid)?;
-            // Of a shrink before it a crash can have kept the tail: what it held goes with this one.
+            // Of a shrink before it a crash can have kept the tail: what it held goes with this
+            // one.
             let (old, known) = (model.blocks, model.oracle.blocks());
             let volume = after.volumes.iter().find(|v| v.uuid == uuid)?;
             let kept = volume.units() * after.unit_bytes / block;

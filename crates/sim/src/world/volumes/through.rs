@@ -1,7 +1,9 @@
-//! Requests of users of volumes: which part of which volume, where that lies, and what may be answered.
+//! Requests of users of volumes: which part of which volume, where that lies, and what may be
+//! answered.
 //!
-//! Invariants: the array's oracle hears of each part of a request by where it lies in the array, the volume's by where it lies in
-//! the volume; what is read must be right for both. A request that is not inside its volume is refused at once.
+//! Invariants: the array's oracle hears of each part of a request by where it lies in the array,
+//! the volume's by where it lies in the volume; what is read must be right for both. A request that
+//! is not inside its volume is refused at once.
 //!
 //! Deliberately absent: what the table of volumes is, and how it changes.
 
@@ -468,7 +470,8 @@ impl World {
         self.poll_shards()
     }
 
-    /// At the end each volume is read from one end to the other; then the array is read as a whole again.
+    /// At the end each volume is read from one end to the other; then the array is read as a whole
+    /// again.
     pub(crate) fn verify_volumes(&mut self) -> SimResult {
         if !self.volumes.as_ref().is_some_and(|v| v.carved) {
             self.volumes = None;
