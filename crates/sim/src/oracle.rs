@@ -1,10 +1,10 @@
 //! What every logical block may read as.
 //!
 //! For each block the oracle keeps the versions that were written to it and that can still be seen.
-//! A version is *superseded* by one whose write was submitted after the older was answered, as soon
-//! as the newer is answered. A reader may see every version that was not superseded before it
-//! asked.
-//! After a power cut a block may hold every version that was not superseded by a *durable* one.
+//! A newer version *supersedes* an older one if its write was submitted after the older write was
+//! answered; it does so when it is answered. A reader may see every version that was not superseded
+//! before the read was submitted. After a power cut a block may hold every version that was not
+//! superseded by a *durable* one.
 //!
 //! A block that could not be computed at some moment is in *doubt* from then on: it may answer an
 //! error instead, until a write that was submitted later is answered.
@@ -421,9 +421,9 @@ impl Oracle {
         Ok(())
     }
     /// Whether a block that was not as it must be is made of words of versions that the reader may
-    /// see, one of which was under way while it read. Of devices that read and write blocks as a
-    /// whole nothing such is ever seen; files in memory copy pages word by word, whoever else
-    /// copies there.
+    /// see, one of which was under way while it read. Devices that read and write whole blocks
+    /// never show this; files in memory copy pages word by word, even while another thread copies
+    /// the same page.
     pub fn torn(&self, moment: Moment, block: u64, bytes: &[u8]) -> bool {
         let entries = &self.blocks[block as usize];
         let seen = |e: &&Entry| e.hidden > moment && e.version != Version::UNDEFINED;

@@ -57,13 +57,13 @@ pub enum Course {
     FullRing,
     /// Blocks of a Clean region are given up while a member is away that comes back.
     LostWhileAway,
-    /// A device joins, and a member is lost while the others hear of it.
+    /// A device joins, and a member is lost while the superblocks that name the device are written.
     LostAsOneJoins,
-    /// The newest record of a block is being written over, and who published that it is retired is
-    /// lost.
+    /// The newest record of a block is being written over, and the member that published its
+    /// retirement is lost.
     PublishedByOne,
-    /// Blocks are given up beside the record of a write that is over, and who published that it is
-    /// retired is lost.
+    /// Blocks are given up beside the record of a finished write, and the member that published its
+    /// retirement is lost.
     GivenUpBeside,
     /// A record of a Clean region lies, since its parity did when it was made.
     MendedInQuiet,
@@ -455,7 +455,7 @@ fn until_in_place(array: &mut Scenario, rng: &mut Prng) {
     array.steps(rng.below(12));
 }
 
-/// Drives whose log has the most of a copy.
+/// The drives that hold most of a copy in their log.
 fn copy_holders(array: &Scenario) -> Vec<usize> {
     let uuid = array.world.array;
     let count = |drive: &crate::world::Drive| {
@@ -668,8 +668,8 @@ fn joins_under_writes(array: &mut Scenario, rng: &mut Prng) {
     let strip = geometry.strip / geometry.block;
     let (k, m) = (geometry.k, geometry.m);
     let stripes = array.world.oracle.blocks() / (k as u64 * strip);
-    // Most often those whose parity it gets, but for the column whose member has records for its
-    // sake.
+    // Most often the stripes that have their parity on it, except for the column that makes its
+    // member hold records.
     let first_of = |stripe: u64| geometry.slot(StripeNo(stripe), k).0 == lost;
     let aimed = rng.percent(70);
     let targets: Vec<u64> = (0..stripes).filter(|&s| !aimed || first_of(s)).collect();
@@ -700,7 +700,7 @@ fn joins_under_writes(array: &mut Scenario, rng: &mut Prng) {
             .map(|c| geometry.slot(StripeNo(target), c).0)
             .collect();
         let drives: Vec<usize> = hidden.iter().map(|&slot| array.drive(slot)).collect();
-        // Until somebody who is left knows that it is in sync.
+        // Until a member that is left records it as in sync.
         for _ in 0..100 {
             let known = (0..array.world.drives.len()).filter(|drive| !drives.contains(drive));
             if known

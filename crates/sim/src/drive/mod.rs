@@ -500,7 +500,7 @@ impl Ssd {
         }
     }
 
-    /// I/Os that are on their way and will succeed in time, and whose deadline is not watched.
+    /// I/Os in flight that will succeed in time and have no watched deadline.
     pub fn unwatched(&self) -> Vec<OpNo> {
         let plain = |flight: &Flight| {
             let plain = flight.fate == Fate::Normal && flight.retry.is_none();
@@ -534,7 +534,7 @@ impl Ssd {
         Some((flight.owner, flight.device, Completion { io, result, buf }))
     }
 
-    /// Whose device an I/O in flight goes to.
+    /// The device that an I/O in flight goes to.
     pub fn device_of(&self, op: OpNo) -> Option<DeviceId> {
         self.flights.get(&op).map(|flight| flight.device)
     }
@@ -551,7 +551,8 @@ impl Ssd {
         Some((flight.owner, flight.device, Completion { io, result, buf }))
     }
 
-    /// The I/O ends now: its effect, and who is to hear of it. `None` if it has landed already.
+    /// The I/O ends now: its effect, and the owner that gets the completion. `None` if it has
+    /// landed already.
     pub fn finish(&mut self, op: OpNo, rng: &mut Prng) -> Option<(Owner, DeviceId, Completion)> {
         let mut flight = self.flights.remove(&op)?;
         if flight.abandoned {

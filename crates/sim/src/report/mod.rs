@@ -43,9 +43,9 @@ pub struct Stats {
     pub missing_at_start: u64,
     /// Lost members that were there again after a restart.
     pub stale_returns: u64,
-    /// Members in whose place an older image lay.
+    /// Members that were replaced by an older image of themselves.
     pub older_images: u64,
-    /// Members in whose place an image lay that was taken before they left.
+    /// Members that were replaced by an image taken before they left.
     pub live_images: u64,
     /// Members that had lost their content but for a copy of the superblock.
     pub hollowed: u64,
@@ -75,7 +75,7 @@ pub struct Stats {
     pub regroup_windows: u64,
     /// Windows that were written again after a crash.
     pub resumed: u64,
-    /// Arrays whose bands became rows.
+    /// Arrays in which bands became rows.
     pub folded: u64,
     /// Reads of another shard's stripe that were begun, and those that went to the owner.
     pub visits: u64,

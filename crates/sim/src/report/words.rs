@@ -1,6 +1,6 @@
 //! What happens, in words, for the story of a world.
 //!
-//! Invariant: whoever reads it can find the same thing again. Deliberately absent: failures.
+//! Invariant: a reader can find the same event again. Deliberately absent: failures.
 
 use strake_engine::event::*;
 use strake_engine::units::*;

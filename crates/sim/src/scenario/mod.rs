@@ -377,7 +377,7 @@ impl Scenario {
         self.world.drives[drive].hidden = false;
         self
     }
-    /// A drive whose member is out is there again, and is offered to the array that serves.
+    /// The drive of a member that is out comes back, and is offered to the running array.
     ///
     /// # Errors
     /// Why the array does not take it back.
@@ -435,7 +435,7 @@ impl Scenario {
         self.world.rot_at(StripeNo(stripe), column, 0, block);
         self
     }
-    /// Scrubs: what lies must be found, and with `names` also who.
+    /// Scrubs: every corrupt strip must be found, and with `names` also located.
     pub fn cure(&mut self) -> &mut Self {
         let cured = self.world.cure();
         self.must(cured);

@@ -1,7 +1,7 @@
 //! Virtual time: what happens next.
 //!
-//! Invariants: happenings come in the order of (time, sequence), so that a tie is decided by who
-//! was there first; time never goes back; messages on one lane keep their order.
+//! Invariants: happenings come in the order of (time, sequence), so that of two at one time the one
+//! scheduled first comes first; time never goes back; messages on one lane keep their order.
 //!
 //! Deliberately absent: the real clock.
 
@@ -116,7 +116,7 @@ impl<T> Clock<T> {
     }
 }
 
-/// Who sends and who receives: each ordered pair is a lane.
+/// The sender or receiver of a message: each ordered pair is a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The array's control.

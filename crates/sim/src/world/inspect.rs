@@ -64,8 +64,8 @@ impl World {
         found.collect()
     }
 
-    /// Whoever was told that a slot is in sync may have pulled another member since: every member
-    /// that was shown in sync says it of all that were, also after a crash.
+    /// When the status shows a slot in sync, another member may be pulled: so every member shown as
+    /// in sync must record all of them as in sync, also after a crash.
     pub(crate) fn shown_is_on_media(&mut self, shown: &[(usize, usize)]) -> SimResult<()> {
         if !self.silent.corrupt.is_empty() {
             return Ok(());
@@ -121,7 +121,7 @@ impl World {
             let Some(own) = table(newcomer).filter(|own| calls_live(own, own.member)) else {
                 continue;
             };
-            // Who starts without a device that it knows of says so in a new epoch.
+            // An array that starts without a known device records that in a new epoch.
             let lacks = |known: Arc<Superblock>| {
                 let knows = calls_live(&known, own.member) || known.spares.contains(&own.member);
                 own.epoch > known.epoch && !knows

@@ -398,7 +398,7 @@ fn lists(ssd: &Ssd, superblock: &Superblock) -> [Option<UnreadableList>; 2] {
 
 impl World {
     /// While nothing runs: another array of the same plan is made over the devices of this one, up
-    /// to some step; who looks for this one finds what that left of it.
+    /// to some step; a search for this array finds what that left of it.
     pub fn make_over(&mut self, half: Half) {
         let spec = spec_of(&self.plan, &self.drives, &mut self.chance.identity);
         let made = create::plan(&spec).unwrap_or_else(|error| panic!("{spec:?}: {error}"));

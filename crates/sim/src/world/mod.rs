@@ -67,7 +67,8 @@ pub enum Happening {
     ToShard(u16, ToShard),
     /// A request reaches a shard.
     AskShard(u16, Request),
-    /// A read of a stripe of the first shard reaches the second, whose queue it came to.
+    /// A read of a stripe that the first shard owns reaches the second shard, which has the queue
+    /// that it came by.
     RemoteRead(ShardNo, u16, Request),
     /// A read that another shard began reaches its owner, with the member that is late.
     Passed(u16, Request, Option<DeviceId>),
@@ -144,7 +145,8 @@ pub struct Machines {
     pub standing: Option<(Owner, Time, Vec<Happening>)>,
     /// I/Os of the array in flight.
     pub array_ios: usize,
-    /// Reads in place in flight, by shard and number: whose place, and which bytes of it.
+    /// Reads in place in flight, by shard and number: the request that has the place, and which
+    /// bytes of it.
     pub in_place: BTreeMap<(u16, u64), (RequestId, Range<usize>)>,
 }
 
@@ -658,7 +660,7 @@ impl World {
         }
     }
 
-    /// Notes whose place a read fills.
+    /// Notes which request's place a read fills.
     fn lend(&mut self, shard: u16, io: &MemberIo, piece: RequestId) -> SimResult {
         let IoKind::ReadInPlace { at, len, .. } = io.kind else {
             unreachable!("only a read in place fills one")
@@ -674,7 +676,7 @@ impl World {
     }
 
     /// Puts what a read in place has brought into the place of its request, if it was one. A
-    /// request whose place a device still fills is not answered.
+    /// request is not answered while a device still fills its place.
     fn filled(&mut self, shard: u16, mut completion: Completion) -> SimResult<Completion> {
         let key = (shard, completion.io.0);
         let Some((request, bytes)) = self.machines().in_place.remove(&key) else {

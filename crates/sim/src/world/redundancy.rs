@@ -13,10 +13,10 @@ use strake_parity::Code;
 use crate::world::inspect::Look;
 use crate::world::{Drive, World};
 
-/// Checks every stripe whose members are all in sync.
+/// Checks every stripe that has all members in sync.
 ///
 /// # Errors
-/// The first stripe whose redundancy is untrue, in words.
+/// The first stripe with untrue redundancy, as text.
 pub fn redundancy(world: &World, states: &[RegionState], looks: &[Look]) -> Result<(), String> {
     let geometry = &world.geometry;
     if geometry.m == 0 {

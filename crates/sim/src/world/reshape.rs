@@ -1,5 +1,5 @@
-//! Changes of the array's shape, as the world sees them: which are asked for, who hears of them,
-//! what is demanded then, and devices that grow.
+//! Changes of the array's shape, as the world sees them: which are asked for, which machines get
+//! them, what is demanded then, and devices that grow.
 //!
 //! Invariant: an export queue and a shard that share a thread hear of a change at the same moment,
 //! and what the queue had sent before goes before what the shard says after it.

@@ -1,6 +1,6 @@
-//! Deadlines of I/Os, as the runtime keeps them: who has run meanwhile, and what the array decides.
-//! And what stands still: the machine, the thread of one shard or of the array, or what lies behind
-//! all devices.
+//! Deadlines of I/Os, as the runtime keeps them: which threads have run meanwhile, and what the
+//! array decides. And stalls: the machine, the thread of one shard or of the array, or what lies
+//! behind all devices.
 //!
 //! | what stands still | for | what is to come of it |
 //! |---|---|---|

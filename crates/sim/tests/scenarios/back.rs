@@ -1,5 +1,5 @@
 //! Parities that rotate go again: data moves to where it lies without them, and their members
-//! become spares. And arrays whose parities are copies become the mirrors that they are.
+//! become spares. And arrays with parities that are copies become the mirrors that they are.
 
 use strake_engine::event::*;
 use strake_format::{Level, WriteHole};
@@ -200,7 +200,7 @@ fn a_cut_while_the_slot_goes_does_not_forget_it_whoever_is_missing_then() {
             };
             found[at] += 1;
             array.write(20).rest().verify();
-            // With a spare for whoever is missing, if it has become one.
+            // With a spare for each missing member, if one became a spare.
             if array.state() == ArrayState::Optimal {
                 assert_eq!(level(&mut array), Level::Raid5, "{events} {away}");
             }
@@ -340,7 +340,8 @@ fn what_stands_half_way_survives_as_many_losses_as_before_and_goes_on_when_it_is
     assert_eq!(spares(&mut array), 1);
 }
 
-/// Who was told to stop when all had moved keeps what it has, and rebuilds it.
+/// An array that is told to stop the move when everything has moved keeps its parity, and rebuilds
+/// it.
 #[test]
 fn a_move_that_was_stopped_before_the_parity_went_keeps_it() {
     let mut array = full(Scenario::new("6", 5).spares(1), 1);

@@ -158,7 +158,7 @@ fn an_array_started_by_force_and_killed_while_it_writes_has_to_be_forced_again()
     assert!(refused > 6, "{refused}");
 }
 
-/// Makes an array of RAID 5 whose list of unreadable blocks takes no more.
+/// Makes a RAID 5 array with a full list of unreadable blocks.
 fn with_a_full_list(seed: u64) -> Scenario {
     let draft = Scenario::new("5", 4).small_blocks().forgiving();
     let mut raid5 = draft.seed(seed).start();

@@ -1,6 +1,6 @@
-//! Stories about arrays that are carved: whoever was told that one is must find it so after
-//! anything, for an array that forgets it gives its users the table of volumes as data; and its
-//! volumes hold what they held.
+//! Stories about arrays that are carved: once acknowledged, the carving must survive anything, for
+//! an array that forgets it gives its users the table of volumes as data; and its volumes hold what
+//! they held.
 
 use strake_engine::event::{Command, Setting};
 use strake_sim::course::Course;

@@ -46,7 +46,7 @@ const WAYS: [Way; 13] = [
 ];
 
 impl Way {
-    /// An array of the old shape, whose log and memory have room for what is to come.
+    /// An array of the old shape, with room in its log and memory for what is to come.
     fn draft(&self) -> Draft {
         Scenario::new(self.level, self.members)
             .roomy_log()

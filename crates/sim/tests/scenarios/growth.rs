@@ -57,7 +57,7 @@ fn superblocks_follow_the_ends_of_devices_that_grow_whether_the_array_does_or_no
     }
 }
 
-/// The drives, but for one, whose superblock is of a later epoch.
+/// The drives, except one, with a superblock of a later epoch.
 fn later(array: &Scenario, epoch: Epoch, but: Option<usize>) -> Vec<usize> {
     let array_uuid = array.world.superblock.array;
     let drives = array.world.drives.iter().enumerate();
@@ -164,7 +164,7 @@ fn a_page_that_only_one_member_looked_for_is_not_missed() {
 }
 
 /// The start after a growth that was cut off finds one superblock of the new shape, is cut off
-/// itself before the others have theirs, and who had it is lost.
+/// itself before the others have theirs, and the member that had it is lost.
 #[test]
 fn a_start_after_a_growth_that_is_cut_off_leaves_what_the_old_shape_has() {
     let mut tried = 0;
@@ -345,7 +345,7 @@ fn a_table_at_the_end_of_a_device_is_found_after_the_device_grew() {
                 tables.collect::<Vec<_>>()
             };
             let before = told(&array);
-            // A device whose first superblock was torn just then would be lost.
+            // A device would be lost if its first superblock were torn just then.
             if array.world.enlarge(MORE) {
                 grew += 1;
                 assert_eq!(told(&array), before, "level {level}, seed {seed}");

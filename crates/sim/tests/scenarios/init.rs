@@ -49,7 +49,7 @@ fn clean(array: &mut Scenario) -> usize {
         .count()
 }
 
-/// Without as many members as the level survives, whoever they are, it says the same.
+/// Without any members, as many as the level survives, it reads the same.
 fn sound(array: &mut Scenario) {
     array.made_whole().verify();
     for slot in 0..array.world.geometry.m as u8 {
@@ -199,7 +199,7 @@ fn it_goes_on_behind_a_growth_and_a_move_of_data_that_come_between_at_any_step()
             0 => array.begin_to_restripe(1),
             _ => array.begin_to_add_parity(1),
         };
-        // What an array gets whose zeroing is over is not zeroed.
+        // Once zeroing is over, room that the array gains is not zeroed.
         let before = array.world.geometry.slots();
         let has_begun = |array: &Scenario| array.world.geometry.slots() != before;
         while zeroing(array) && !has_begun(array) && !array.world.done.contains_key(&id) {

@@ -46,9 +46,9 @@ fn what_a_replay_gives_up_is_never_read_however_late_shards_hear_of_it() {
     assert!(given_up > 0, "no write was cut off half in place");
 }
 
-/// A mirror whose copies an outage left different answered reads from the first of them. A flush
-/// did not make that true of the others: after another outage that took the first, an older version
-/// came back.
+/// An outage left the copies of a mirror different, and the mirror answered reads from the first of
+/// them. A flush did not update the others: after another outage that took the first copy, an older
+/// version came back.
 #[test]
 fn what_a_mirror_answered_before_its_resync_stays_when_the_copy_that_spoke_is_lost() {
     for seed in 0..40 {

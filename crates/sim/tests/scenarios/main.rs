@@ -689,7 +689,7 @@ fn degraded_reads_of_one_batch_read_no_strip_twice() {
             }
             array.wait("they are answered", |world| world.asks.is_empty());
         }
-        // A stripe whose lost columns are parities has each half of a strip read by itself.
+        // Of a stripe that lost only parities, each half of a strip is read by itself.
         let commands = accepted(&array) - before;
         let most = total / stripe * k * 7 / 4;
         assert!(commands <= most, "level {level}: {commands}, not {most}");

@@ -294,7 +294,8 @@ fn a_member_is_failed_at_the_read_error_that_the_threshold_names() {
     }
 }
 
-/// Whoever reads `optimal` may pull another member in that very moment; and the power may go.
+/// An administrator may pull another member in the very moment in which the state becomes
+/// `optimal`; and the power may go.
 #[test]
 fn a_member_is_shown_in_sync_only_when_a_crash_finds_it_so() {
     for (level, members) in [("5", 4), ("6", 5), ("10", 4), ("50", 6)] {

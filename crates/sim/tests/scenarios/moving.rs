@@ -7,7 +7,7 @@ use strake_sim::scenario::{Draft, Scenario};
 
 use crate::steps::{self, Move, moves, size};
 
-/// An array whose log has room for what is to come.
+/// An array with room in its log for what is to come.
 fn roomy(level: &str, members: u8) -> Draft {
     Scenario::new(level, members)
         .roomy_log()
@@ -475,8 +475,8 @@ fn a_new_member_that_fails_before_it_has_a_slot_ends_the_change() {
     }
 }
 
-/// Who gets a slot hears of it when the others know: a crash before that, and a start without it,
-/// and it would overrule an array that went on.
+/// A device that gets a slot is written after the others record it. Otherwise, after a crash before
+/// that and a start without the device, the device would overrule an array that went on.
 #[test]
 fn a_new_member_never_has_the_table_alone() {
     let mut tried = 0;

@@ -16,7 +16,7 @@ const MS: u64 = 1_000_000;
 /// An I/O takes this much longer for each one before it.
 const CROWDING_NS: u64 = 500_000;
 
-/// A user who always has so many reads under way, and takes the time of each.
+/// A load that keeps so many reads in flight and measures each.
 struct Load {
     depth: usize,
     under_way: Vec<(RequestId, Time)>,

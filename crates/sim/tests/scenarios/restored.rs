@@ -1,4 +1,4 @@
-//! An array whose metadata is lost is made again from what was known of it, over the data that is
+//! An array that lost its metadata is made again from what was known of it, over the data that is
 //! still there.
 
 use strake_engine::event::*;

@@ -153,7 +153,7 @@ fn a_write_lists_the_block_that_too_many_cannot_read_and_none_of_its_neighbours(
         assert!(healed(&array), "level {level}");
         array.verify();
         assert_eq!(array.fails(), lost);
-        // What was taken for it agrees with the rest, whoever is lost then.
+        // What was written in its place agrees with the rest, whichever member is lost then.
         let m = array.world.geometry.m;
         verify_without(&mut array, 2..2 + m);
         assert_eq!(array.fails(), lost);

@@ -372,7 +372,7 @@ fn hedged_reads_are_turned_off_and_on_while_some_race() {
 #[test]
 fn a_strip_that_lies_shows_in_a_hedge_beside_it_until_a_scrub_has_passed() {
     for (level, members) in [("5", 4), ("6", 6)] {
-        // Who asks has asked that member before.
+        // The shard that reads has read from that member before.
         let draft = Scenario::new(level, members).hedging(1, 64);
         let mut array = draft.queues(1).start();
         array.fill().rest();
@@ -429,7 +429,7 @@ fn an_array_that_is_asked_for_nothing_falls_asleep() {
     assert_eq!(raid5.world.machines().array.deadline(), None);
 }
 
-/// Who reads them takes a histogram that becomes less for one that began anew.
+/// A reader of histograms takes one that shrinks for one that began anew.
 #[test]
 fn what_was_measured_of_members_that_stay_is_kept_when_the_array_gets_another_shape() {
     let mut array = Scenario::new("5", 4).start();

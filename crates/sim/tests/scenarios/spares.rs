@@ -91,7 +91,7 @@ fn members_that_failed_or_were_put_out_are_replaced_at_once() {
     assert_eq!(spares(&mut raid6), 0);
 }
 
-/// Whoever keeps spares for several arrays asks for this.
+/// The daemon asks for this where a pool keeps spares for several arrays.
 #[test]
 fn an_array_without_a_spare_wants_one_when_the_delay_has_passed_and_not_before() {
     let wants = |array: &mut Scenario, in_ms: u64| {

@@ -44,7 +44,7 @@ pub(crate) fn cut(array: &mut Scenario, nth: usize) {
     };
 }
 
-/// While nothing runs: whoever serves this slot is not there at the next start.
+/// While nothing runs: the member of this slot is absent at the next start.
 pub(crate) fn hide(array: &mut Scenario, slot: u8) {
     let drives = array.world.condition_on_media().0;
     if let Some(&Some(drive)) = drives.get(usize::from(slot)) {

@@ -63,7 +63,7 @@ fn a_repair_leaves_alone_what_was_built_from_strips_that_did_not_agree() {
     }
 }
 
-/// With redundancy to spare who is wrong is known, and what is built is right.
+/// With redundancy to spare the wrong strip is located, and what is built is right.
 #[test]
 fn a_rebuild_does_not_believe_a_strip_that_the_others_call_wrong() {
     for (wrong, gone) in [(1, 2), (5, 2), (1, 6), (7, 6), (2, 1)] {
@@ -305,8 +305,8 @@ fn a_member_that_comes_and_goes_meanwhile_leaves_the_region_undecided() {
     );
 }
 
-/// Reads the first block of a strip whose medium fails there, beside a strip that rotted.
-/// With the drive of that strip.
+/// Reads the first block of a strip that has a media error there, beside a strip that rotted. With
+/// the drive of that strip.
 fn read_beside_rot(level: &str, members: u8, wrong: usize, seed: u64) -> (Scenario, usize) {
     let mut array = Scenario::new(level, members).seed(seed).forgiving().start();
     array.fill().rest();
@@ -348,7 +348,7 @@ fn a_sector_that_cannot_be_read_is_not_rewritten_from_strips_that_do_not_agree()
     }
 }
 
-/// With redundancy to spare it is known who is wrong: the answer is right, and so is what is
+/// With redundancy to spare the wrong strip is located: the answer is right, and so is what is
 /// written back.
 #[test]
 fn a_sector_that_cannot_be_read_is_rewritten_without_the_strip_that_is_wrong() {

@@ -7,9 +7,9 @@
 //! * what a member held all the time and the user did not write is on its medium as it was:
 //!   whatever is mended, replayed or built there leaves it alone;
 //! * as long as the user writes nothing in the stripe, and some redundancy is left all the time:
-//!   what is built on another member is right, or its region is undecided; and a spot whose strips
-//!   agree is true throughout: rot is never made true by computing parity of it. A scrub of the
-//!   whole array finds it.
+//!   what is built on another member is right, or its region is undecided; and where the strips of
+//!   a spot agree, all of them are true: parity is never computed from rot. A scrub of the whole
+//!   array finds it.
 //!
 //! A spot ends where a look at the media shows that all of it is true, by a repair, a rebuild or a
 //! write: from then on everything is demanded of it again. What is left at the end the user writes

@@ -6,7 +6,7 @@
 //! user reads at once what was being written: there parity is untrue until its resync, and a late
 //! read must not be answered from it.
 //!
-//! Invariant: whoever dawdles answers in the end, and rightly; nothing here is an error.
+//! Invariant: a slow device answers in the end, and rightly; nothing here is an error.
 //!
 //! Deliberately absent: devices that are slow for long (`Action::Slow`), or that never answer
 //! (`Action::Stall`).

@@ -16,10 +16,10 @@
 //! missing on one member is as that member missing, to the log. Blocks of the log count until they
 //! are written over (then what they told was retired), or until the log was replayed.
 //!
-//! Invariant: a member that still has a whole superblock, and something of one in the other place,
-//! and whose region map missed no write, is taken in sync as it would be without the damage; and
-//! once the array serves, every place on a member in sync that was damaged before the start is
-//! whole: of a list both versions of which were damaged, one is.
+//! Invariant: a member that still has a whole superblock and part of one in the other place, and
+//! has a region map that missed no write, is taken as in sync, as it would be without the damage;
+//! and once the array serves, every place on an in-sync member that was damaged before the start is
+//! whole; if both versions of a list were damaged, one of them is.
 //!
 //! Deliberately absent, because nothing could tell: damage of the same version on more members than
 //! may be lost (all of RAID 0's, therefore). Spares, and members that are being rebuilt, are left
@@ -41,7 +41,7 @@ pub(crate) const BLOCK: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Metadata {
     spoiled: Vec<Spoiled>,
-    /// Drives with damage whose members the start that is under way must take in sync.
+    /// Damaged drives with members that the start under way must take as in sync.
     expected: Vec<usize>,
     /// The next write of metadata that goes wrong.
     pub armed: Option<Armed>,
@@ -59,7 +59,7 @@ struct Spoiled {
     bytes: Option<Vec<u8>>,
     /// It was damaged before the array was started.
     seen: bool,
-    /// A list whose other version was damaged, too, then: one of them is written again.
+    /// The other version of the list was damaged as well: one of them is written again.
     both: bool,
 }
 

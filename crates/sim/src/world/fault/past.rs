@@ -330,8 +330,8 @@ impl World {
         })
     }
 
-    /// One of these drives whose content may be lost now: the array could do without it, or does
-    /// already.
+    /// One of these drives that may lose its content now: the array could do without it, or already
+    /// does.
     fn one_to_lose(&mut self, drives: &[usize], spared: bool) -> Option<usize> {
         let (serving, situation) = self.condition_on_media();
         let tolerance = self.tolerance();

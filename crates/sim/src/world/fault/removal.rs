@@ -1,10 +1,10 @@
 //! Devices that are about to vanish: for a moment all that is asked of them fails, and nobody says
 //! why. That is what a kernel may answer before it takes a drive away.
 //!
-//! Who carries out I/Os looks once more before it believes such an error (the engine's
-//! [`RetryPolicy::grace`](strake_engine::RetryPolicy::grace)), as the runtime does. So a member
-//! that goes this way is gone, and has not failed: it keeps what it holds, and comes back. The
-//! world has failed where it is out for an error.
+//! Like the runtime, the simulator waits and looks again before it believes such an error (the
+//! engine's [`RetryPolicy::grace`](strake_engine::RetryPolicy::grace)). So a member that vanishes
+//! this way is gone and has not failed: it keeps its data and comes back. The world has failed
+//! where it is out for an error.
 //!
 //! Invariant: the moment is shorter than the look.
 

@@ -62,7 +62,7 @@ pub struct CorruptStrip {
 /// What was placed and has not been cured, and what scrubs said.
 #[derive(Debug, Default)]
 pub struct Silent {
-    /// A drive whose next fair write goes wrong.
+    /// The drive on which the next fair write goes wrong.
     pub armed: Option<(usize, WriteFault)>,
     /// What lies.
     pub corrupt: Vec<CorruptStrip>,
@@ -488,7 +488,7 @@ impl World {
         &self.drives[bad.drive].ssd.bytes()[bad.offset as usize..][..bad.truth.len()]
     }
 
-    /// Is there redundancy enough left in every group to name who lies?
+    /// Does every group have enough redundancy left to locate corrupt strips?
     fn names_corrupt(&mut self) -> bool {
         let looks = self.looks();
         let lost = |group: std::ops::Range<usize>| {
@@ -555,7 +555,8 @@ impl World {
         self.silent.unclear.clear();
     }
 
-    /// A scrub found that this stripe does not agree, or who is wrong in this block of it.
+    /// A scrub found that this stripe does not agree, or located the corrupt strip in this block of
+    /// it.
     pub(crate) fn was_found(&self, stripe: StripeNo, sector: u64, drives: &[usize]) -> bool {
         let mut named = drives.iter().map(|&drive| (drive, sector));
         self.silent.unclear.contains(&stripe.0) || named.any(|at| self.silent.named.contains(&at))

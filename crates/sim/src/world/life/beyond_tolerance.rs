@@ -442,8 +442,8 @@ impl World {
         refused
     }
 
-    /// Whoever was out before may hold a past of its own; alone it could not tell. Who was hidden
-    /// before.
+    /// Hides members that were out: such a member may have continued alone, and could not tell by
+    /// itself. Returns which drives were hidden before.
     pub(crate) fn hide_who_is_out(&mut self) -> Vec<bool> {
         let hidden = self.drives.iter().map(|drive| drive.hidden).collect();
         for index in self.not_live() {

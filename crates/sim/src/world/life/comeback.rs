@@ -116,7 +116,8 @@ impl World {
     pub(crate) fn come_back(&mut self, victims: &[usize]) -> SimResult<LifeOutcome> {
         // The writes that were cut off may be lost where a member comes back stale.
         self.doubt_torn_blocks();
-        // Somebody who was in service to the end: others alone could not tell that there was more.
+        // One member that was in service to the end must be there: the others alone could not tell
+        // that there was more.
         let out = self.not_live();
         let survives = |index: &usize| !out.contains(index);
         let survivors = self
@@ -350,8 +351,8 @@ impl World {
     }
 
     /// Superblocks of too many members, or a page of the map or the list of unreadable blocks on
-    /// all of them, are destroyed: the array is refused by name, and nothing is written, so that
-    /// whoever has a copy of what was there can put it back.
+    /// all of them, are destroyed: the start is refused with its error code, and writes nothing, so
+    /// that an administrator can restore a copy of what was there.
     pub(crate) fn destroy_metadata(&mut self, group: usize) -> SimResult<LifeOutcome> {
         self.stats.beyond_metadata += 1;
         if self.chance.faults.percent(50) {

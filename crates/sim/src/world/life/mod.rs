@@ -94,8 +94,8 @@ impl World {
         self.launch()
     }
 
-    /// Somebody tries to start the array by force from a part of its members, fair or not. It is
-    /// refused by name, or there is enough of it: never a crash, never too little.
+    /// Tries a forced start from a part of the members, fair or not. The start is refused with its
+    /// error code, or there are enough members: never a crash, never an array with too few.
     fn try_forced_start(&mut self) -> SimResult {
         let before: Vec<bool> = self.drives.iter().map(|drive| drive.hidden).collect();
         for index in 0..self.drives.len() {
@@ -131,7 +131,7 @@ impl World {
         Ok(())
     }
 
-    /// Lost and hidden devices are there again, some of them.
+    /// Some of the lost and hidden devices come back.
     pub(crate) fn bring_back(&mut self, percent: u64) {
         for index in 0..self.drives.len() {
             let returns = self.chance.faults.percent(percent);
@@ -152,8 +152,8 @@ impl World {
         }
     }
 
-    /// A device that lost what its cache had answered must be known to be out when it returns: by
-    /// everyone, since the one who knows could be missing at the start.
+    /// When a device returns that lost what its cache had answered, every other member must know
+    /// that it is out, since the only one that knows could be missing at the start.
     fn known_to_be_out(&mut self, index: usize) -> bool {
         self.drives[index].ssd.faults.gone = false;
         let own = self.drives[index].superblock(self.array);

@@ -1,8 +1,8 @@
-//! An array whose metadata is lost, and is made again from what was known of it.
+//! An array that lost its metadata is made again from what was known of it.
 //!
 //! Invariant: the drives keep their data areas; everything else that the array had written is gone,
-//! but logs, which may lie about as they are: nothing of them may count. Deliberately absent:
-//! finding out which drive was in which slot (whoever restores an array knows).
+//! except logs, which may be left as they are: a start must ignore them. Deliberately absent:
+//! finding out which drive was in which slot (the administrator knows).
 
 use strake_engine::create::{CreatePlan, Definition};
 use strake_engine::restore::{self, RestoreError, RestoreSpec, Told};
@@ -87,8 +87,8 @@ impl World {
         Ok(())
     }
 
-    /// The same of drives whose superblocks are gone, in the order of the slots, until the power
-    /// goes. How many steps there are to the end.
+    /// The same for drives without superblocks, in the order of the slots, until the power goes.
+    /// Returns how many steps there are to the end.
     ///
     /// # Errors
     /// Why it is not done; nothing has changed then.
@@ -104,7 +104,7 @@ impl World {
     }
 
     fn plan_again(&self, known: &Superblock, drives: &[usize]) -> Result<CreatePlan, RestoreError> {
-        // Whoever is made again, also after another, is somebody else.
+        // An array that is made again has a new identity, also if it is made several times.
         let [a, b, c, d, ..] = self.array.0;
         let last = u64::from(u32::from_le_bytes([a, b, c, d]));
         let mut identity = Prng::new(self.plan.seed ^ self.starts ^ last, Purpose::Identity);

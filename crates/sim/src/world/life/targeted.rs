@@ -171,8 +171,8 @@ impl World {
             order.sort_by_key(|slot| !holders.contains(slot));
             return order;
         }
-        // Either who was written and who knows of it, or who was left alone: what is computed for
-        // those is only as good as the record.
+        // Either the members that were written and those that hold the record, or the members that
+        // were left alone: what is computed for the latter is only as good as the record.
         let written = columns(&shape, record);
         let aims_at_written = self.chance.faults.percent(60);
         order.sort_by_key(|slot| match aims_at_written {
@@ -224,9 +224,9 @@ impl World {
         }
     }
 
-    /// Those of the records whose write is in place in some columns and not in others; and those of
-    /// them that belong to a write of different columns along its run, the partial syndrome of
-    /// which lies beside data.
+    /// The records of writes that are in place in some columns and not in others; and those of them
+    /// that belong to a write of different columns along its run, the partial syndrome of which
+    /// lies beside data.
     fn half_in_place<'a>(
         &self,
         shape: &Geometry,

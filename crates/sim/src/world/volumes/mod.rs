@@ -7,9 +7,9 @@
 //! daemon, which carries it out.
 //!
 //! Invariants: draws of its own, so that worlds without volumes are what they were. A volume holds
-//! what was written to it by its own offsets, and zeros where nothing was, whoever had its units
-//! before (`Model`). A start finds the table that was acknowledged last, or one that was asked for
-//! and under way.
+//! what was written to it by its own offsets, and zeros everywhere else, whichever volume had its
+//! units before (`Model`). A start finds the table that was acknowledged last, or one that was
+//! asked for and under way.
 //!
 //! Arrays are too small here for the two MiB of the table. So what tables call bytes of the array
 //! lies some units further on than it does: the copies, a block of 4 KiB each, have the array's
@@ -49,7 +49,7 @@ const COPY_BYTES: u64 = 4096;
 /// The most volumes: their table fits a copy, in however many pieces they are.
 const MOST: usize = 6;
 
-/// An array whose shape is being changed is told again so many events later that it is carved.
+/// While the array changes its shape, the command to carve it is repeated after so many events.
 const RETRY_EVENTS: u64 = 300;
 
 /// A copy of the table as it was read.
@@ -96,7 +96,7 @@ struct Change {
     before: VolumeTable,
     after: VolumeTable,
     acknowledged: bool,
-    /// The volume whose device is taken away meanwhile.
+    /// The volume that has no device meanwhile.
     withdrawn: Option<VolumeUuid>,
     /// What of it is zeroed behind its new end.
     tail: Option<Ticket>,
@@ -393,7 +393,7 @@ impl World {
         })
     }
 
-    /// What a copy says whose blocks were read.
+    /// What a copy of the table says, once its blocks were read.
     fn copy_read(&mut self, bytes: &[u8]) -> SimResult<Copy> {
         let block = self.geometry.block;
         let copy = self.vols().copies.len();
@@ -556,7 +556,7 @@ impl World {
         Ok(())
     }
 
-    /// Whoever asked is told that the change is done.
+    /// The change is acknowledged.
     fn acknowledge(&mut self) {
         let block = self.geometry.block;
         let vols = self.vols();

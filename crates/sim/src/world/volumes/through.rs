@@ -17,9 +17,9 @@ use crate::oracle::Moment;
 use crate::world::Happening;
 use crate::world::user::PendingRequest;
 
-/// A request of a volume under way.
+/// A request of a volume in flight.
 pub(super) struct Through {
-    /// Whose.
+    /// The volume.
     pub(super) volume: VolumeUuid,
     /// Its blocks, and where they lie, in order.
     parts: Vec<Part>,
