@@ -216,7 +216,7 @@ pub enum LayoutError {
     },
 }
 
-/// A superblock whose checksum is right and whose content makes no sense.
+/// A superblock with a right checksum and content that makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Invalid {
     /// An unknown code of the level.
@@ -285,7 +285,7 @@ pub enum Invalid {
     /// Bands of rows that members, regions or the level cannot have.
     #[error("bands of {0} rows")]
     Bands(u16),
-    /// A move of data that makes no sense in this array, or whose code is unknown.
+    /// A move of data that makes no sense in this array, or that has an unknown code.
     #[error("a move of data from a shape of {0} members")]
     Moving(u8),
     /// Slots that do not exist are accepted as they are.
@@ -579,9 +579,9 @@ pub enum SelectError {
     /// Both copies are valid and name different members or arrays.
     #[error("the copies name different members: {first} and {last}")]
     CopiesDisagree {
-        /// Who the first copy says this is.
+        /// The member that the first copy names.
         first: MemberUuid,
-        /// Who the last copy says this is.
+        /// The member that the last copy names.
         last: MemberUuid,
     },
     /// Both copies are valid, of one generation, and not the same.
@@ -615,8 +615,7 @@ pub enum SelectError {
         /// The member.
         member: MemberUuid,
     },
-    /// Two members whose histories have parted: each may hold acknowledged writes that the other
-    /// lacks.
+    /// Two members with diverged histories: each may hold acknowledged writes that the other lacks.
     #[error(
         "split brain: {first} (epoch {first_epoch}) and {second} ({second_epoch}) went on apart"
     )]
@@ -630,8 +629,8 @@ pub enum SelectError {
         /// Its epoch.
         second_epoch: Epoch,
     },
-    /// Every slot's member that was found is out by a table that was found: those who went on are
-    /// absent.
+    /// Of every slot, the member that was found is out by a table that was found: the members that
+    /// went on are absent.
     #[error("the members that went on are absent: {witness} (epoch {epoch}) knows of them")]
     AuthorityAbsent {
         /// A spare, or a member that is out, with the newest table.

@@ -1,4 +1,4 @@
-//! Who and when: the names and counters that durable structures carry.
+//! Identities and moments: the names and counters that durable structures carry.
 //!
 //! Invariants: no two bare integers stand for different things side by side; identities are made by
 //! the caller (there is no random source here); an [`ArrayName`] is always fit for a device node

@@ -123,7 +123,7 @@ impl Level {
     }
 
     /// The level that an array of this one and of so many members has once data columns are added
-    /// to its one group; `None` where they cannot be. A mirror is an array whose parities are
+    /// to its one group; `None` where they cannot be. A mirror is an array with parities that are
     /// copies of its one data column.
     pub fn with_data(self, members: u8, more: usize) -> Option<Level> {
         let widened = u8::try_from(more).ok()?.checked_add(members)?;

@@ -107,8 +107,8 @@ pub struct LogRecord<B = Vec<u8>> {
     pub written: u64,
     /// CRC-32C of every logical block (512 or 4096, as the superblock says) of new content in the
     /// range: the written data columns in order, then the parities in order (0 for the blocks of a
-    /// parity without a member). Empty in a record whose operation has them in another one. Shared:
-    /// the same record goes to several members.
+    /// parity without a member). Empty in a record if another record of its operation has them.
+    /// Shared: the same record goes to several members.
     pub checksums: Arc<Vec<u32>>,
     /// A recovery wrote this before it replayed the operation: what lies in place may be the state
     /// before the operation, after it, or what the recovery makes of them.
@@ -130,7 +130,7 @@ pub enum LogPayload<B = Vec<u8>> {
         /// `len` bytes.
         bytes: B,
     },
-    /// The new content of a data column whose member is lost, over the range.
+    /// The new content of a data column that lost its member, over the range.
     LostStrip {
         /// Which data column, from 0 to 63.
         column: u8,

@@ -32,9 +32,10 @@
 //!
 //! The authority is the newest by (epoch, generation) of the members that their own table calls
 //! live and that nothing found contradicts with a claim that stands. So a table that never took
-//! effect does not beat one that did, however high its counters. Of two tables of one moment that
-//! differ, neither of which took effect (a power cut came between the superblocks, and another one
-//! at the next start, which had not found who held the first), neither is it, but what came before.
+//! effect does not beat one that did, however high its counters. If two tables of one moment
+//! differ, neither took effect (a power cut came between the superblocks, and another at the next
+//! start, which had not found the holder of the first); then neither is the authority, but the
+//! table before them.
 //!
 //! How a member that was out may come back is [`returns`]'s to say: by the regions that are behind,
 //! by a full rebuild, or, if it may hold acknowledged writes of its own, not at all.
@@ -261,14 +262,14 @@ pub enum Finding {
 /// What an array can be assembled from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// The superblock whose table holds.
+    /// The superblock that has the valid table.
     pub authority: usize,
     /// One finding per slot.
     pub slots: Vec<Finding>,
     /// Spares found that the authority lists.
     pub spares: Vec<usize>,
-    /// Found, but of no use: removed or replaced members whose slot another has, spares that are no
-    /// more listed.
+    /// Found, but of no use: removed or replaced members that lost their slot to another, spares
+    /// that are no longer listed.
     pub strays: Vec<usize>,
 }
 
@@ -384,7 +385,7 @@ fn same_geometry(a: &Superblock, b: &Superblock) -> bool {
     of(a) == of(b)
 }
 
-/// Whether both say the same of the array, whoever says it.
+/// Whether both say the same of the array, whichever member they belong to.
 fn same_content(a: &Superblock, b: &Superblock) -> bool {
     let of = |s: &Superblock| (s.name.clone(), s.write_hole, s.clean, s.settings, s.moving);
     let slots = |s: &Superblock| -> Vec<SlotRecord> {
@@ -502,8 +503,8 @@ pub enum Returns {
     SplitBrain,
 }
 
-/// How the member whose superblock is `own` may come back to the array whose table is `table`
-/// (that of a running array, or of the authority).
+/// How the member with the superblock `own` may come back to the array with the table `table` (that
+/// of a running array, or of the authority).
 ///
 /// It comes back by the regions that are behind only if the table says that it is out and kept, and
 /// its own superblock says that it is the very member that was put out: in sync (or itself on its
@@ -555,7 +556,7 @@ pub fn returns(own: &Superblock, table: &Superblock) -> Returns {
     }
 }
 
-/// The superblock whose table holds.
+/// The superblock that has the valid table.
 fn choose_authority(found: &[Superblock]) -> Result<usize, SelectError> {
     let order = newest_first(found);
     let eligible = || order.iter().copied().filter(|&i| is_eligible(&found[i]));

@@ -1,4 +1,4 @@
-//! The superblock: who a member is, what its array is, and what this member knows of the others.
+//! The superblock: the identity of a member, its array, and what this member knows of the others.
 //!
 //! Protocol: a change is written to the first copy, made durable, then to the last copy, with the
 //! next generation; so at any time one copy is whole. A change of membership also takes the next
@@ -71,7 +71,7 @@ impl SlotState {
 /// One row of the table of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlotRecord {
-    /// Whose slot it is; nil (and then `Missing`) where the member was removed.
+    /// The member of this slot; nil (and then `Missing`) where it was removed.
     pub member: MemberUuid,
     /// Its state.
     pub state: SlotState,
@@ -134,7 +134,7 @@ impl Known {
 pub struct Replacement {
     /// Which of the spares.
     pub member: MemberUuid,
-    /// Whose place it will take.
+    /// The slot that it will take.
     pub slot: Slot,
     /// Data bytes of it, from 0, that are valid; every write below reaches it.
     pub rebuilt_bytes: u64,
@@ -247,7 +247,7 @@ fn edition(before: u32, epoch: Epoch, slots: &[SlotRecord]) -> u32 {
     checksum::crc32c(&bytes).max(1)
 }
 
-/// The editions of a new array whose table is `slots`.
+/// The editions of a new array with the table `slots`.
 pub fn first_edition(epoch: Epoch, slots: &[SlotRecord]) -> [u32; EDITIONS] {
     let mut editions = [0; EDITIONS];
     editions[0] = edition(0, epoch, slots);

@@ -1,5 +1,5 @@
-//! The list of unreadable blocks: logical blocks whose content is lost and that answer an error
-//! until they are written again.
+//! The list of unreadable blocks: logical blocks that lost their content and answer an error until
+//! they are written again.
 //!
 //! Protocol: the list has two places of `unreadable_bytes` each, and every version is a whole
 //! image. A member's next version goes to the place that does not hold its newest, so a torn write
@@ -164,7 +164,7 @@ impl UnreadableList {
         image
     }
 
-    /// The list whose image lies at `offset`.
+    /// The list from its image at `offset`.
     ///
     /// # Errors
     /// Why these bytes cannot be believed.

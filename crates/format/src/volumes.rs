@@ -437,7 +437,7 @@ fn volumes(header: &RawHeader, bytes: &[u8]) -> Result<Vec<Volume>, VolumeTableE
     }
 }
 
-/// A volume's name, whose padding is zero.
+/// A volume's name; its padding is zero.
 fn name_of(raw: &RawVolume) -> Result<ArrayName, NameError> {
     let bytes = usize::from(raw.name_bytes);
     let (name, padding) = raw

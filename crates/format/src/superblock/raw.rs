@@ -17,11 +17,11 @@ use crate::settings::{PRIORITY, SCRUB_MINUTE, SPARE_DELAY_MS};
 const MAGIC: [u8; 8] = *b"STRAKE\x1a\n";
 const VERSION_MAJOR: u16 = 1;
 /// The newest that this program knows; 1 brought what steers background work, 2 that hedged reads
-/// can be turned off, 3 how long spares wait, 4 scrubs that go on, 5 arrays whose shape changed, 6
-/// data that moves, 7 bands of rows and what steers data that moves, 8 data that moves to other
-/// groups, or to parities that rotate, 9 arrays that are zeroed, 10 which superblocks a member has,
-/// 11 a log base above all numbers used. What a superblock says is the oldest that knows all of its
-/// bytes, so that an older program goes on reading it.
+/// can be turned off, 3 how long spares wait, 4 scrubs that go on, 5 arrays that changed their
+/// shape, 6 data that moves, 7 bands of rows and what steers data that moves, 8 data that moves to
+/// other groups, or to parities that rotate, 9 arrays that are zeroed, 10 which superblocks a
+/// member has, 11 a log base above all numbers used. What a superblock says is the oldest that
+/// knows all of its bytes, so that an older program goes on reading it.
 const VERSION_MINOR: u16 = 11;
 const CHECKSUM_AT: usize = 12;
 /// The array's data begins with a table of volumes: its block device is none that a user may have.
@@ -100,7 +100,7 @@ pub(super) struct RawSlot {
     since: U64,
     /// A member that missed writes taken for one that did not.
     state: u8,
-    /// A member whose content is not to be trusted brought back by a partial rebuild; 1 no, 2 yes.
+    /// A member with untrusted content brought back by a partial rebuild; 1 no, 2 yes.
     kept: u8,
     /// An older image of a member taken for it.
     pub(super) known: RawKnown,
@@ -294,7 +294,7 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, magic_tail) == 4088);
 };
 
-/// Rows of a band whose binary logarithm this is.
+/// Rows of a band, from their binary logarithm.
 fn bands(log: u8) -> Result<u16, Invalid> {
     let rows = 1u16.checked_shl(u32::from(log));
     rows.ok_or(Invalid::Bands(u16::from(log)))
@@ -735,7 +735,7 @@ impl RawSuperblock {
         }
     }
 
-    /// The name, whose padding is zero.
+    /// The name; its padding is zero.
     fn array_name(&self) -> Result<ArrayName, Invalid> {
         let split = self.name.split_at_checked(usize::from(self.name_bytes));
         let (name, padding) = split.ok_or(Invalid::NameBytes)?;

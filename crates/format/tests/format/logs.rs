@@ -1,4 +1,4 @@
-//! The log: identity, any bytes, torn batches, and users who write what looks like a batch.
+//! The log: identity, any bytes, torn batches, and user data that looks like a batch.
 
 use proptest::prelude::*;
 use strake_format::log::{self, BATCH_BYTES_MAX, HEADER_BYTES};

@@ -6,7 +6,7 @@ use strake_format::*;
 
 use crate::samples::*;
 
-/// A label whose name has all its bytes.
+/// A label with a name of the greatest length.
 pub(crate) fn sample_label() -> PoolLabel {
     PoolLabel {
         pool: PoolUuid([0x5a; 16]),

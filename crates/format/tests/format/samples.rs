@@ -29,7 +29,7 @@ pub(crate) fn layout(strip_bytes: u32, device_bytes: u64) -> Layout {
     Layout::plan(&params).expect("a layout")
 }
 
-/// A layout whose map has several pages.
+/// A layout with several pages in its map.
 pub(crate) fn wide_layout() -> Layout {
     let params = LayoutParams {
         device_bytes: 256 << 20,

@@ -34,7 +34,7 @@ fn the_decision_table_is_total_and_cautious() {
                 verdicts[verdict as usize] += 1;
                 let parted = history == History::Parted && claim == Claim::Stands;
                 assert_eq!(verdict == Verdict::SplitBrain, parted);
-                // Nobody is believed whom the authority does not call live.
+                // No member is believed that the authority does not call live.
                 assert!(verdict != Verdict::Believed || listed == Listed::Live);
             }
         }
@@ -42,8 +42,8 @@ fn the_decision_table_is_total_and_cautious() {
     assert_eq!(verdicts, [3, 3, 2]);
 }
 
-/// A RAID 5 of three whose member 2 was put out in the next epoch and is kept; its own superblock,
-/// and the others' table.
+/// A RAID 5 of three: member 2 was put out in the next epoch and is kept. Its own superblock, and
+/// the others' table.
 fn put_out() -> (Superblock, Superblock) {
     let found = three(Level::Raid5);
     let mut table = change(&found[0], 2, SlotState::Missing);
@@ -344,7 +344,7 @@ fn of_two_tables_of_one_moment_that_never_took_effect_the_one_before_holds() {
         assert!(selection.slots.iter().all(believed), "{selection:?}");
         found.rotate_left(1);
     }
-    // Without it, who was put out is stale: the other may have gone on.
+    // Without it, the member that was put out is stale: the other may have gone on.
     let selection = select_array(&found[..2]).expect("an array");
     assert_eq!(selection.slots, [Stale(0), Believed(1), Absent]);
 }

@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Whoever is not there is out; now and then one that is there fails, comes back, or has been
+    /// Every absent member is out; now and then a present one fails, comes back, or has been
     /// rebuilt.
     fn change_membership(
         &mut self,
