@@ -5,8 +5,8 @@
 //! * An entry pushed is submitted exactly once: until [`Ring::wait`], and where the queue is full,
 //!   it waits in `backlog`, in order. There it can still become another one.
 //! * [`Token`] is the only thing that makes or reads a `user_data`.
-//! * Whoever pushes an entry that names memory keeps that memory alive until the entry's
-//!   completion is reaped; the ring itself owns none.
+//! * The caller that pushes an entry with an address keeps that memory alive until the entry's
+//!   completion is reaped; the ring itself owns no memory.
 //!
 //! Deliberately absent: SQPOLL and IOPOLL. An idle shard sleeps in `io_uring_enter`; a polled ring
 //! carries neither ublk commands nor fsync.
@@ -82,7 +82,7 @@ impl Token {
     }
 }
 
-/// Whether this process may use io_uring, for whoever has to know before something is written.
+/// Whether this process may use io_uring: callers check it before anything is written.
 ///
 /// # Errors
 /// Why not.

@@ -161,7 +161,7 @@ fn an_array_dropped_without_a_stop_holds_every_acknowledged_write() {
     }
 }
 
-/// To fail a replacement once took out the good member whose place it was to take.
+/// Failing a replacement once took out the good member that it was to replace.
 #[test]
 fn a_replacement_that_is_failed_leaves_the_slot_to_the_old_member() {
     let rig = Rig::create(Spec {

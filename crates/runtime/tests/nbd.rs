@@ -466,7 +466,7 @@ fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     assert!(refused.is_err(), "the socket is in use");
     rig.client().read(0, 4096).expect("still ours");
     serving.stop().expect("stops");
-    // The array whose export failed was left clean.
+    // The array was left clean although its export failed.
     let (serving, _) = other.serve();
     serving.stop().expect("stops");
 }

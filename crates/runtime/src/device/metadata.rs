@@ -50,7 +50,7 @@ fn is_newer(error: &SuperblockError) -> bool {
 }
 
 impl MemberImage {
-    /// Bytes of the block device whose content is lost, in order; `None` where the member has no
+    /// Bytes of the block device that lost their content, in order; `None` where the member has no
     /// valid list of them.
     pub fn lost_bytes(&self) -> Option<Vec<Range<u64>>> {
         let sb = &self.superblock;

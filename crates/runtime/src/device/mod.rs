@@ -182,7 +182,7 @@ impl Device {
         Device::open_within(path, mode, BUSY_PATIENCE)
     }
 
-    /// As [`Device::open`], for as long as the caller has patience with whoever holds it.
+    /// As [`Device::open`], but waits up to `patience` for another process to release the device.
     pub fn open_within(
         path: &Path,
         mode: OpenMode,
@@ -513,7 +513,8 @@ fn of_errno(errno: i32) -> IoError {
     }
 }
 
-/// Takes O_DIRECT off an open file whose file system wants larger alignment than the engine keeps.
+/// Removes O_DIRECT from an open file if its file system wants a larger alignment than the engine
+/// keeps.
 fn file_without_direct(file: &File) -> rustix::io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     rustix::fs::fcntl_setfl(file, flags - OFlags::DIRECT)

@@ -86,7 +86,7 @@ pub(super) fn at_once(number: u64) -> usize {
 }
 
 /// A drive, or a path to one: not one that the kernel makes of memory, files or other devices
-/// (loop, brd, zram, nbd, device mapper, md), whose data the CPU copies or has looked at.
+/// (loop, brd, zram, nbd, device mapper, md), since there the CPU copies the data or has read it.
 fn is_hardware(sysfs: &Path) -> bool {
     let place = sysfs.canonicalize();
     place.is_ok_and(|place| !place.to_string_lossy().contains("/devices/virtual/block/"))

@@ -121,7 +121,7 @@ impl Target {
     }
 }
 
-/// A bound for requests under way, for exports whose clients have none by themselves.
+/// A bound for requests in flight, for exports with clients that have none of their own.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     free: Mutex<u32>,
@@ -176,7 +176,8 @@ pub(crate) enum Plan {
 
 impl Plan {
     /// Chooses by what was asked and what the kernel has; `requests` at most are to be under way.
-    /// `left`: a ublk device that waits for whoever serves the array next, with its users.
+    /// `left`: a ublk device that waits, with its users, for the next process that serves the
+    /// array.
     pub(crate) fn choose(
         kind: ExportKind,
         requests: Option<NonZeroU32>,
@@ -254,7 +255,7 @@ impl Running {
     pub(crate) fn grown(&self, size: u64) -> Result<bool, ServeError> {
         match self {
             Running::Ublk(device) => device.grown(size),
-            // The protocol has no word for it; who connects from now on sees it.
+            // The protocol cannot announce it; new connections see it.
             Running::Nbd(_) => Ok(false),
             Running::None => Ok(true),
         }

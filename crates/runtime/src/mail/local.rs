@@ -6,7 +6,7 @@
 //! where that thread has ended, dropped with its answer uncalled; an answer may give the next
 //! request and must not block.
 //!
-//! Deliberately absent: limits. Whoever is in the process bounds its own requests.
+//! Deliberately absent: limits. Code in the process bounds its own requests.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;

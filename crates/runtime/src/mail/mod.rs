@@ -178,7 +178,7 @@ impl Peers {
         &self.0[usize::from(shard.0)]
     }
 
-    /// The one whose thread has the array.
+    /// The mailbox of the thread that has the array.
     pub(crate) fn array(&self) -> &Mailbox {
         &self.0[0]
     }

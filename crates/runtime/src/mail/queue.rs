@@ -10,7 +10,7 @@ use std::sync::mpsc::Sender;
 use arc_swap::ArcSwap;
 use strake_engine::VolumeMap;
 
-/// A volume as its exports see it: they go on while it grows. Who looks waits for nobody.
+/// A volume as its exports see it: they go on while it grows. Readers never wait.
 #[derive(Debug)]
 pub(crate) struct VolumeView(ArcSwap<VolumeMap>);
 

@@ -1,6 +1,6 @@
-//! The shape that an array has now, for whoever does not live on a shard's thread.
+//! The present shape of an array, for code that does not run on a shard's thread.
 //!
-//! Deliberately absent: the data path, which hears of a new shape in order with everything else.
+//! Deliberately absent: the data path, which gets a new shape in order with all other messages.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

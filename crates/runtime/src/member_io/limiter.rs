@@ -8,7 +8,7 @@
 //! A flush is what a user waits for; ranges come in bursts, when regions are given back. So ranges
 //! leave one place to flushes, and a flush goes before every range that waits, but that one range
 //! has a place where any waits: writes may wait for it. Neither relies on the order in which they
-//! reach the kernel: who needs one waits for the completion.
+//! reach the kernel: a caller that needs one waits for its completion.
 //!
 //! Invariant: of one device so many at most are in the kernel; the others wait here, each kind in
 //! its order. Deliberately absent: deadlines (`member_io`, which begins to count when the kernel
@@ -42,7 +42,7 @@ struct OfDevice {
 }
 
 impl OfDevice {
-    /// Who is next, and runs from now on, if there is room.
+    /// Starts the next call, if there is room.
     fn next(&mut self) -> Option<u32> {
         let ranges = self.running.iter().filter(|(call, _)| *call == Call::Range);
         let (room, ranges) = (self.running.len() < AT_ONCE, ranges.count());
@@ -70,11 +70,11 @@ impl Limiter {
             Call::Flush => of_device.flushes.push_back(place),
             Call::Range => of_device.ranges.push_back(place),
         }
-        // Whoever waits already has found no room.
+        // The calls that wait already have found no room.
         of_device.next() == Some(place)
     }
 
-    /// One is over. Answers the next, whose turn it is.
+    /// A call is over. Returns the next call to run.
     pub(crate) fn leave(&mut self, device: DeviceId, place: u32) -> Option<u32> {
         let of_device = self.0.get_mut(&device)?;
         of_device.running.retain(|&(_, other)| other != place);

@@ -218,8 +218,8 @@ impl MemberIos {
         self.spare.push(merged);
     }
 
-    /// These are reads, and what failed may have been beside most of them. Who was put out is not
-    /// asked any more.
+    /// True for reads that are to be repeated one by one: the failure may concern only one of them.
+    /// A member that was put out gets no more reads.
     fn asks_again(&mut self, merged: &Merged, errno: i32) -> bool {
         let head = self.flights.get_mut(merged.places[0]);
         let head = head.expect("it is in the table");

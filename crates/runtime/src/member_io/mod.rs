@@ -1,10 +1,10 @@
 //! Member I/O in flight: from what the engine asks to ring entries, and from completions back to
 //! the engine.
 //!
-//! **Who owns a buffer in flight:** the table here does, from [`MemberIos::start`] until the
-//! kernel's completion has been reaped, whatever the engine has been told meanwhile. An I/O that
-//! outlasts its deadline is answered with [`IoError::TimedOut`] and *abandoned*: its place, and
-//! its memory, stay taken until the kernel lets go. If the thread ends with I/O in flight, the
+//! **Ownership of buffers in flight:** the table here owns them, from [`MemberIos::start`] until
+//! the kernel's completion has been reaped, whatever the engine has been told meanwhile. An I/O
+//! that outlasts its deadline is answered with [`IoError::TimedOut`] and *abandoned*: its place,
+//! and its memory, stay taken until the kernel lets go. If the thread ends with I/O in flight, the
 //! table leaks that memory rather than let the kernel write into somebody else's.
 //!
 //! **An I/O that failed on its way** (a reset, a path) is repeated as `strake_engine::retry` says,
@@ -65,7 +65,7 @@ pub(crate) enum Owner {
     Shard,
     /// The array.
     Array,
-    /// Another shard, whose request has its place with this one's ring.
+    /// Another shard: its request has its place with this shard's ring.
     Peer(ShardNo),
 }
 
@@ -310,8 +310,8 @@ impl MemberIos {
         self.overdue.pop()
     }
 
-    /// I/O whose completion has not been reaped, abandoned or not; not what only waits to be tried
-    /// again.
+    /// I/Os without a reaped completion, abandoned or not; an I/O that only waits for a retry does
+    /// not count.
     pub(crate) fn in_flight(&self) -> usize {
         self.flights.len() - self.pausing
     }
@@ -426,7 +426,7 @@ impl MemberIos {
         None
     }
 
-    /// The kernel gets a flight, whose deadline begins.
+    /// Gives an I/O to the kernel; its deadline begins.
     fn begin(&mut self, ring: &mut Ring, place: u32, file: File, now: Time) -> Pushed {
         self.due(place, now);
         self.submit(ring, place, file)
@@ -456,7 +456,7 @@ impl MemberIos {
             .flights
             .get_mut(place)
             .expect("a completion belongs to a flight");
-        // Who was put out is not written to any more, and is to be let go of.
+        // A member that was put out is not written to any more, and must be released.
         let over = flight.abandoned || !self.attached.contains_key(&flight.id);
         let repeats = if over { Repeats::Never } else { flight.repeats };
         let device = flight.device.path().display();
@@ -619,8 +619,8 @@ impl MemberIos {
         ))
     }
 
-    /// Answers every I/O whose deadline has passed, or whose device has vanished meanwhile, and
-    /// tries again those whose pause is over.
+    /// Answers every I/O that is past its deadline or lost its device meanwhile, and retries those
+    /// that have paused long enough.
     pub(crate) fn expire(&mut self, ring: &mut Ring, now: Time, finished: &mut Vec<Finished>) {
         if self.pausing > 0 {
             self.try_again(ring, now, finished);
@@ -738,7 +738,7 @@ impl Flight {
     /// Nobody waits for it any more.
     fn abandon(&mut self) {
         self.abandoned = true;
-        // The kernel may keep the memory for ever; whoever gave it must be able to go on.
+        // The kernel may keep the memory for ever; the owner must be able to go on without it.
         match &self.work {
             Work::Read { buf, .. } => buf.orphan(),
             Work::Write { data, .. } => data.buf.orphan(),

@@ -1,8 +1,8 @@
 //! Descriptors: how many this process may have open, and how many an array needs.
 //!
-//! Invariant: an array is refused before anything is written if too few would be left for those who
-//! administer what serves already. Deliberately absent: counting what clients take later; a client
-//! that finds no descriptor waits, as its server says.
+//! Invariant: an array is refused before anything is written if too few descriptors would be left
+//! to administer the arrays that serve already. Deliberately absent: counting what clients take
+//! later; a client that finds no descriptor waits, as its server says.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -5,7 +5,7 @@
 //! * Request memory is not the engine's pool: a client that does not read its answers holds its
 //!   own share and nothing that a stripe waits for.
 //!
-//! Deliberately absent: growth. Who finds no buffer waits.
+//! Deliberately absent: growth. A request that finds no buffer waits.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex};

@@ -103,7 +103,7 @@ pub struct ServeConfig {
     pub client_stock: Vec<(usize, usize)>,
 }
 
-/// Users of a block device that has grown who see its old size.
+/// Users of a grown block device that still see its old size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotTold {
     /// Those of `/dev/ublkbN`, until the array is stopped and started.
@@ -444,8 +444,9 @@ impl Serving {
         sizes.map(|(_, bytes)| bytes).min().unwrap_or(0)
     }
 
-    /// Uses all that the members have room for, and tells the block device's users of it; false:
-    /// who has it open sees the old size until they open it anew, or until the array's next start.
+    /// Uses all that the members have room for, and announces the new size to the block device's
+    /// users; false: users that have it open see the old size until they open it anew, or until the
+    /// array's next start.
     ///
     /// # Errors
     /// Why it does not grow.
@@ -464,8 +465,8 @@ impl Serving {
         })
     }
 
-    /// The same for an array that told that it has so many bytes now, when every thread works by
-    /// that. Who could not be told; `None` where everybody was.
+    /// The same for an array that reported its new size, once every thread works by it. Returns the
+    /// users that could not be told; `None` if all were.
     pub fn has_grown(&self, size: u64) -> Option<NotTold> {
         let since = Instant::now();
         while self.shape.now().size() < size && since.elapsed() < SETTLE_PATIENCE {
@@ -484,8 +485,8 @@ impl Serving {
         }
     }
 
-    /// Whether it would take devices like these, for whoever has to know before something on them
-    /// is overwritten.
+    /// Whether it would take devices like these: callers check it before anything on them is
+    /// overwritten.
     ///
     /// # Errors
     /// Why it would refuse them.
@@ -576,8 +577,8 @@ impl Serving {
             .map_or(Export::None, Running::export)
     }
 
-    /// Those who connect from now on know the array by this name, and find it at `nbd_socket` if
-    /// it is served there. Block devices have numbers, not names.
+    /// New connections know the array by this name, and find it at `nbd_socket` if it is served
+    /// there. Block devices have numbers, not names.
     ///
     /// # Errors
     /// The socket cannot be moved; all is as before.
@@ -642,8 +643,8 @@ impl Serving {
         }
     }
 
-    /// Lets go of it as a kill would: nothing more is written, and a ublk device stays for whoever
-    /// serves the array next. Answers which devices stay busy.
+    /// Releases the array as a kill would: nothing more is written, and a ublk device stays for the
+    /// next process that serves the array. Returns the devices that stay busy.
     pub fn abandon(&self) -> Vec<PathBuf> {
         self.abandon_exports();
         self.threads.end()

@@ -88,7 +88,8 @@ impl Serving {
         act(&mut volumes.expect("no thread panics with the exports"))
     }
 
-    /// Serves a volume, if it is not served already. One at a time; whoever looks does not wait.
+    /// Serves a volume, if it is not served already. One at a time; readers of the table do not
+    /// wait.
     pub fn export_volume(&self, volume: VolumeExport) -> Result<Export, ServeError> {
         if let Some(export) = self.volume_export(volume.uuid) {
             return Ok(export);

@@ -1,4 +1,5 @@
-//! What shard 0's thread does besides: the array's control machine, and those who ask it.
+//! What shard 0's thread does besides: the array's control machine, and the queries and commands
+//! for it.
 //!
 //! Invariant: every command is answered, at the latest by its sender being dropped when the thread
 //! ends. Deliberately absent: waiting for anything.
@@ -85,7 +86,7 @@ impl Control {
 
     /// Takes in mail that concerns the array.
     pub(crate) fn receive(&mut self, now: Time, mail: Mail, devices: &Devices) {
-        // Whoever asked and did not wait for the answer does not get it.
+        // A caller that no longer waits does not get the answer.
         match mail {
             Mail::Start => self.array.start(now),
             Mail::FromShard(shard, message) => self.array.message(now, shard, message),

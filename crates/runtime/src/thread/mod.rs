@@ -4,8 +4,8 @@
 //! kernel has → it drops its ring, devices and memory and reports which devices still have I/O in
 //! the kernel → it is joined if there are none.
 //!
-//! Invariant: an end takes a bounded time. A thread whose I/O the kernel does not end cannot exit
-//! either (the kernel waits for that I/O), so such a thread is detached: it holds nothing but the
+//! Invariant: an end takes a bounded time. A thread cannot exit while the kernel does not end its
+//! I/O (the kernel waits for that I/O), so such a thread is detached: it holds nothing but the
 //! memory of that I/O. Deliberately absent: cancelling I/O (a device that hangs ignores it).
 
 pub(crate) mod control;
@@ -26,7 +26,8 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 /// How long the report of a thread is waited for: its grace time, and as much again.
 const REPORT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a thread reports when it has let go of everything: devices whose I/O the kernel still has.
+/// What a thread reports when it has let go of everything: devices with I/O that the kernel still
+/// has.
 pub(crate) type Ended = (u16, Vec<PathBuf>);
 
 /// The array's threads; dropping ends them.

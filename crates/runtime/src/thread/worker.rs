@@ -59,7 +59,7 @@ pub(crate) const SLACK_NS: u64 = 10_000_000;
 /// How often mail that has come meanwhile joins a batch before the batch is submitted.
 const JOINS: usize = 4;
 
-/// Who waits for a request.
+/// The receiver of a request's answer.
 enum Origin {
     Answer(Answer),
     Ublk { queue: u16, tag: u16 },
@@ -186,7 +186,7 @@ impl Worker {
         quiet && was_ending == self.work.ending.is_some()
     }
 
-    /// Leaves a letter for a peer, who is woken before this thread sleeps.
+    /// Leaves mail for a peer, which is woken before this thread sleeps.
     fn post(&mut self, shard: ShardNo, mail: Mail) {
         self.peers.shard(shard).leave(mail);
         if !self.work.to_wake.contains(&shard) {

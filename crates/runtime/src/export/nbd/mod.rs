@@ -49,7 +49,7 @@ pub(crate) struct Server {
 
 #[derive(Debug)]
 struct Shared {
-    /// What those who connect are given.
+    /// What new connections get.
     target: Mutex<Arc<Target>>,
     state: Mutex<State>,
     ended: Condvar,
@@ -142,7 +142,7 @@ impl Server {
         socket.expect("no thread panics with the path").clone()
     }
 
-    /// Listens elsewhere, and goes by another name, from now on. Who is connected stays so.
+    /// Listens at another path and under another name from now on. Open connections stay.
     pub(crate) fn rename(&self, name: &str, socket: &Path) -> io::Result<()> {
         let mut place = self.socket.lock().expect("no thread panics with the path");
         std::fs::rename(&*place, socket)?;

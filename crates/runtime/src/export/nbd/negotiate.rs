@@ -1,8 +1,9 @@
 //! From a fresh connection to an export chosen: NBD's fixed newstyle negotiation.
 //!
-//! Invariants: nothing is read beyond the limits of `wire`; an option that is too long or
-//! senseless is answered and skipped, never believed; a client that breaks the framing is hung up
-//! on. Deliberately absent: TLS (the socket's directory says who may connect).
+//! Invariants: nothing is read beyond the limits of `wire`; an option that is too long or senseless
+//! is answered and skipped, never believed; a client that breaks the framing is disconnected.
+//! Deliberately absent: TLS (the permissions of the socket's directory decide which users may
+//! connect).
 
 use std::io::{self, Read, Write};
 
@@ -18,7 +19,7 @@ pub(super) struct Agreed {
     pub(super) allocation: bool,
 }
 
-/// Data of one skipped option, at most: who sends more is not negotiating.
+/// Data of one skipped option, at most: a client that sends more is not negotiating.
 const SKIP_BYTES_MAX: u32 = 1 << 20;
 /// Options that a client may send.
 const OPTIONS_MAX: u32 = 1000;

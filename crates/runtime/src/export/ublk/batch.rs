@@ -8,8 +8,8 @@
 //! * COMMIT_IO_CMDS answers every tag of a list, and readies it again. Answers gather for as long
 //!   as the thread works, and leave before it sleeps.
 //!
-//! **Who owns memory:** lists of answers are the driver's until their command completes, buffers
-//! for tags for as long as they are in the ring. What the driver has at the end is leaked.
+//! **Ownership of memory:** lists of answers are the driver's until their command completes,
+//! buffers for tags for as long as they are in the ring. What the driver has at the end is leaked.
 //!
 //! Invariants: a tag is in one list of answers for each request that it brought; the part of a list
 //! that the driver did not take is given again.

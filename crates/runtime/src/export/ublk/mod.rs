@@ -324,8 +324,8 @@ impl Driver {
             .map_err(|e| ServeError::io("describe the ublk device", e))
     }
 
-    /// Removes a device that was stopped. Who still has it open, against all that was looked at
-    /// before, is not waited for for ever.
+    /// Removes a device that was stopped. If a process still has it open, against all that was
+    /// checked before, the wait for that process is bounded.
     fn remove(&mut self, id: u32) -> io::Result<()> {
         let removed = self.command(Command::DelDevAsync, id, 0);
         match removed.as_ref().map_err(io::Error::raw_os_error) {

@@ -1,16 +1,16 @@
 //! One queue of a ublk device, on the ring of one shard.
 //!
 //! A tag is always in one of four hands: the driver's (fetching), the array's (busy), or it waits
-//! for a buffer (for its data, or to fetch again), or it has ended. **Who owns a buffer:** in copy
-//! mode, the tag's buffer is the driver's while fetching; a write's buffer then goes to the
+//! for a buffer (for its data, or to fetch again), or it has ended. **Ownership of buffers:** in
+//! copy mode, the tag's buffer is the driver's while fetching; a write's buffer then goes to the
 //! engine, which may keep it longer than the request lasts, and the tag fetches its next request
 //! with another. In the other modes a tag has no buffer between requests.
 //!
-//! **Who owns a request's pages:** its user. In auto-buffer mode the driver registers them with the
-//! ring under an index of the tag's own, from the fetch to the commit, and reads of members may
-//! fill them meanwhile (the tag is *lent*). An answer is given only when none of these reads is in
-//! the kernel any more, also where one outlasted its deadline: what a member brought late would
-//! otherwise lie over what others made of it.
+//! **Ownership of a request's pages:** they are its user's. In auto-buffer mode the driver
+//! registers them with the ring under an index of the tag's own, from the fetch to the commit, and
+//! reads of members may fill them meanwhile (the tag is *lent*). An answer is given only when none
+//! of these reads is in the kernel any more, also where one outlasted its deadline: what a member
+//! brought late would otherwise lie over what others made of it.
 //!
 //! Invariants: every request that came is answered once, by COMMIT_AND_FETCH or in a batch; the
 //! queue ends when every tag was handed back with an error (in batches: when nothing is handed out
@@ -115,7 +115,7 @@ impl Drop for Descriptors {
 /// What the array answers.
 type Answered = Result<Slices, RequestError>;
 
-/// Whose a tag is.
+/// The owner of a tag.
 enum Tag {
     /// The driver's. In copy mode with a buffer for what comes.
     Fetching(Option<Buf>),
@@ -275,8 +275,8 @@ impl Queue {
             Data::UserCopy | Data::Copy => entry,
         };
         let entry = entry.build();
-        // SAFETY: the buffer whose address is given lies in `tags` until the completion; `drop`
-        // leaks those that are still the driver's.
+        // SAFETY: the buffer at this address stays in `tags` until the completion; `drop` leaks
+        // those that are still the driver's.
         unsafe {
             ring.push(
                 Token::Ublk {

@@ -1,5 +1,5 @@
-//! Memory for the data of ublk requests, and who waits for some: the queues of one shard share
-//! both.
+//! Memory for the data of ublk requests, and the requests that wait for it: the queues of one shard
+//! share both.
 //!
 //! Buffers are of a few sizes, and each size has a line of its own: a short write does not wait
 //! behind long ones that found none.
@@ -37,7 +37,7 @@ struct Lines {
     lines: Vec<Line>,
 }
 
-/// Who waits for a buffer of this size.
+/// The requests that wait for a buffer of this size.
 #[derive(Debug)]
 struct Line {
     bytes: usize,
@@ -107,7 +107,7 @@ impl QueueMemory {
             .push_back(waiter);
     }
 
-    /// Who has waited longest in a line.
+    /// The request that has waited longest in a line.
     pub(crate) fn first(&self, line: usize) -> Option<Waiter> {
         self.shared.borrow().lines[line].waiters.front().copied()
     }
