@@ -24,7 +24,7 @@ pub(crate) struct Options {
     /// planted bugs, one demo, few seeds
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Only the steps whose name contains this word (may be given several times)
+    /// Only the steps with this word in their name (may be given several times)
     #[arg(long = "only", value_name = "WORD")]
     only: Vec<String>,
 }
@@ -69,7 +69,7 @@ struct Performed {
     time: Duration,
 }
 
-/// The levels whose whole life the demo must show.
+/// The levels for which the demo must show a whole life.
 const LEVELS: [&str; 9] = ["1", "5", "6", "7.3", "10", "50", "60", "70", "6+4"];
 
 /// Enough to meet every level and every fault in the long run, and a taste of them in the quick

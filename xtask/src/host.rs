@@ -48,7 +48,7 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// The last `count` lines, for a reader who wants to know why a step failed.
+    /// The last `count` lines, which show why a step failed.
     pub(crate) fn tail(&self, count: usize) -> String {
         tail(&self.text, count)
     }

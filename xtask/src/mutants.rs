@@ -3,8 +3,8 @@
 //!
 //! `cargo mutants` makes the changes: a comparison turned round, a function that returns at once.
 //! The judges are the simulator's own tests: its scenarios, and seeds of every level. A mutant that
-//! survives is code whose loss no test would notice. By default a sample is drawn; which one
-//! follows from `--seed`.
+//! survives shows code that no test would miss. By default a sample is drawn; which one follows
+//! from `--seed`.
 //!
 //! Order: list all mutants; draw; run the tests without a mutant; test the mutants one by one in a
 //! copy of the tree; print each survivor with its place and what was changed.
@@ -20,7 +20,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The package that is changed, and the one whose tests judge.
+/// The package that is changed, and the package that has the tests.
 const CHANGED: &str = "strake-engine";
 const JUDGE: &str = "strake-sim";
 /// Hooks of planted bugs do nothing but by the simulator's order.
@@ -39,7 +39,7 @@ pub(crate) struct Options {
     /// All of them: days of one processor
     #[arg(long)]
     all: bool,
-    /// Only mutants whose file or name contains this word
+    /// Only mutants with this word in their file or name
     #[arg(long, value_name = "WORD")]
     only: Option<String>,
     /// End after so many minutes, with what is known by then

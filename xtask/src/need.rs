@@ -91,7 +91,7 @@ pub(crate) fn is_root() -> bool {
     host::output(&["id", "-u"]).is_ok_and(|id| id.trim() == "0")
 }
 
-/// The packages whose proofs are missing, each once.
+/// The packages that have no proof, each once.
 fn missing(needs: &[&[Need]]) -> Vec<&'static str> {
     let mut packages: Vec<&'static str> = needs
         .iter()

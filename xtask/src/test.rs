@@ -212,8 +212,8 @@ pub(crate) fn sim_seeds(seeds: u64) -> Result<Outcome> {
     })
 }
 
-/// Before a command that takes what others leave of the CPUs: virtual machines, whose scenarios
-/// have clocks.
+/// Before a command that takes what others leave of the CPUs: virtual machines, since their
+/// scenarios have clocks.
 const LAST: [&str; 3] = ["nice", "-n", "19"];
 
 /// The planted bugs: each must be found.

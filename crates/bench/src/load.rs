@@ -4,7 +4,7 @@
 //! the content of every block at rest is known exactly; requests are timed one by one, from before
 //! they are given to after they are answered.
 //!
-//! Deliberately absent: who carries the requests out (raw members or an array): both use this, so
+//! Deliberately absent: what carries out the requests (raw members or an array): both use this, so
 //! that what the bench itself costs is the same on both sides.
 
 use std::sync::Arc;

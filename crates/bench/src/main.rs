@@ -53,7 +53,7 @@ struct Options {
     /// Only this level (may be given several times)
     #[arg(long, value_parser = ["5", "6"])]
     level: Vec<String>,
-    /// Only loads whose name contains this, such as `random write`
+    /// Only loads with this in their name, such as `random write`
     #[arg(long)]
     only: Option<String>,
     /// Only this state (may be given several times)

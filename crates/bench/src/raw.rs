@@ -20,7 +20,8 @@ use crate::meter::{Sample, Subject, Watch};
 use crate::stamp::{BLOCK, Patterns};
 
 /// Memory of a job for what it writes (and, raw, for as much that it reads): classes of buffers
-/// so large that a write whose buffer is let go of a little after its answer holds up none.
+/// with so many buffers that a write that releases its buffer a little after its answer delays no
+/// other.
 pub(crate) const STOCK: [(usize, usize); 4] =
     [(BLOCK, 128), (64 << 10, 64), (128 << 10, 64), (1 << 20, 24)];
 

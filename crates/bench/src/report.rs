@@ -76,7 +76,7 @@ pub(crate) struct Closed {
     pub(crate) closed_of_resync: f64,
 }
 
-/// A rebuild, idle or beside a load (whose own row has the state `rebuilding`).
+/// A rebuild, idle or beside a load (that load has a row of its own, with the state `rebuilding`).
 #[derive(Debug, Serialize)]
 pub(crate) struct RebuildRow {
     pub(crate) subject: String,

@@ -45,7 +45,7 @@ const POLICIES: [(&str, WriteHole); 2] =
 const WHOLE: usize = 1 << 20;
 /// A target is so many times the p99 of the same load on the same array with no rebuild beside it.
 const TARGET_OF_ALONE: f64 = 2.0;
-/// The same in a smoke run, whose rebuilds are to end soon whatever the machine does.
+/// The same in a smoke run, in which rebuilds must end soon whatever the machine does.
 const TARGET_OF_ALONE_IN_SMOKE: f64 = 1000.0;
 
 type Foreground = (Load, WriteHole, Option<&'static str>, bool);

@@ -337,7 +337,7 @@ impl Code {
     }
 }
 
-/// 0, 1, 2, …: the rows of any code, for those who want them all.
+/// 0, 1, 2, …: the rows of any code, for callers that want them all.
 const ALL_ROWS: [usize; MAX_COLUMNS] = {
     let mut rows = [0; MAX_COLUMNS];
     let mut row = 0;

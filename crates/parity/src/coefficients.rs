@@ -2,10 +2,10 @@
 //!
 //! Up to three parities the rows are 1, 2^i and 4^i (see [`crate::gf`] for why any three columns
 //! may be lost). From four on the matrix is an *extended Cauchy* matrix. Take a Cauchy matrix
-//! `1/(x_j + y_i)` whose x and y are all distinct, and put a row of ones above it, which is the row
-//! of `x = ∞`: every square minor of the whole is still non-zero (a minor with the row of ones is
-//! the limit of `x·(minor)`; J. Blömer et al., "An XOR-based erasure-resilient coding scheme",
-//! 1995, for the plain case). Any row may be multiplied by a constant without harm.
+//! `1/(x_j + y_i)` with distinct x and y, and put a row of ones above it, which is the row of `x =
+//! ∞`: every square minor of the whole is still non-zero (a minor with the row of ones is the limit
+//! of `x·(minor)`; J. Blömer et al., "An XOR-based erasure-resilient coding scheme", 1995, for the
+//! plain case). Any row may be multiplied by a constant without harm.
 //!
 //! * Row 0 is `x = ∞`: all ones, so it is P.
 //! * Row 1 shall be Q. With `x_1 = 0`, `1/(0 + y_i) = 2^i` asks for `y_i = 2^-i`.

@@ -1,9 +1,9 @@
 //! [`Decoder`]: from the columns that are left to those that are wanted.
 //!
 //! Let E be the data columns that are not among the sources and T the parities that are; there are
-//! as many. `Σ_{e∈E} c_te·D_e = P_t + Σ_{i∉E} c_ti·D_i` for t in T: a square system, whose matrix
-//! is a minor of the code's and therefore invertible. Its inverse gives every D_e, and so every
-//! other parity, as a combination of the sources; only a |T|×|T| matrix is inverted.
+//! as many. `Σ_{e∈E} c_te·D_e = P_t + Σ_{i∉E} c_ti·D_i` for t in T: a square system. Its matrix is
+//! a minor of the code's and therefore invertible. Its inverse gives every D_e, and so every other
+//! parity, as a combination of the sources; only a |T|×|T| matrix is inverted.
 //!
 //! Invariants: at most k sources, each with a coefficient that is not zero for some output; which
 //! are taken depends on the sets named alone, not on their order. Absent: arithmetic on strips.

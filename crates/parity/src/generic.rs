@@ -35,8 +35,8 @@ const GROUP_ROWS: usize = 4;
 /// bounds checks and loop ends for each vector.
 const RUN: usize = 4;
 
-/// The shorter run of those matrices whose outputs would not leave registers for sources and
-/// tables.
+/// The shorter run, for matrices with so many outputs that no registers would be left for sources
+/// and tables.
 const SHORT_RUN: usize = 2;
 
 /// Bytes of each source from one run to the next where data is cold, at most: two lines. A shorter

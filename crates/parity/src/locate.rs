@@ -32,7 +32,7 @@ pub enum Verdict {
     Consistent,
     /// These columns lie (bit c is column c); the others agree.
     Lies(u64),
-    /// They do not agree, and it cannot be said who lies.
+    /// They do not agree, and the wrong column cannot be located.
     Unclear,
 }
 
@@ -104,7 +104,7 @@ impl Locator {
         zero
     }
 
-    /// Who lies in a piece of the stripe, of which these are the syndromes.
+    /// Locates the wrong columns in a piece of the stripe, of which these are the syndromes.
     #[must_use]
     pub fn locate(&self, syndromes: &[&[u8]]) -> Verdict {
         assert_eq!(syndromes.len(), self.checked.len(), "a slice for each");

@@ -35,7 +35,7 @@ pub(crate) struct Map<'a> {
 }
 
 impl<'a> Map<'a> {
-    /// A map whose every coefficient is 1.
+    /// A map in which every coefficient is 1.
     pub(crate) fn ones(rows: &'a [&'a [u8]]) -> Map<'a> {
         Map {
             shape: Shape::Ones,

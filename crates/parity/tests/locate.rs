@@ -1,4 +1,4 @@
-//! Who lies: columns are changed behind the code's back, and the locator must name them, or nobody.
+//! Corrupt columns: the test changes columns, and the locator must name exactly those, or none.
 
 use strake_parity::{Code, Verdict, reference};
 

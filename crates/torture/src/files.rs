@@ -35,7 +35,7 @@ pub(crate) struct Files {
     stops: BTreeMap<PathBuf, u64>,
     /// The copy of a member's file, and how often the array had stopped with it then.
     copy: Option<(PathBuf, u64)>,
-    /// Files whose content is past, until they are given to the array as something new.
+    /// Files with outdated content, until they are given to the array as new ones.
     past: BTreeSet<PathBuf>,
 }
 
@@ -138,7 +138,7 @@ impl Files {
         self.sure[slot].push(path.to_owned());
     }
 
-    /// Slots whose member is certain and that nothing replaces.
+    /// Slots that have a certain member and no replacement.
     pub(crate) fn single(&self) -> Vec<usize> {
         let slots = 0..self.sure.len();
         slots.filter(|&at| self.sure[at].len() == 1).collect()
@@ -226,8 +226,8 @@ impl Files {
         Ok(())
     }
 
-    /// The slot, if it may be lost, whose member's copy the array can tell from what the member was
-    /// last.
+    /// A slot that may be lost, for which the array can tell the copy of the member from the member
+    /// as it was last.
     pub(crate) fn outdated(&self) -> Option<usize> {
         let (path, then) = self.copy.as_ref()?;
         let slots = self.expendable();
@@ -246,7 +246,7 @@ impl Files {
         Ok(())
     }
 
-    /// Slots that may be lost and whose member had both of its superblocks.
+    /// Slots that may be lost and that have a member with both superblocks.
     pub(crate) fn sealed(&self) -> Vec<usize> {
         let mut slots = self.expendable();
         slots.retain(|&slot| self.sure[slot].len() == 1 && self.stops_of(&self.sure[slot][0]) > 0);
@@ -265,7 +265,7 @@ impl Files {
         Ok(())
     }
 
-    /// A file whose content is past and which the array uses.
+    /// A file with outdated content that the array uses.
     pub(crate) fn believed(&self, seen: &Seen) -> Option<PathBuf> {
         let mut used = seen.members.iter().map(|(_, _, path)| path);
         used.find(|path| self.past.contains(*path)).cloned()

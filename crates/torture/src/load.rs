@@ -33,7 +33,7 @@ pub(crate) struct Field {
     oracle: Mutex<Oracle>,
     block: usize,
     blocks: u64,
-    /// Blocks whose write was in flight at the last kill.
+    /// Blocks that had a write in flight at the last kill.
     cut: Mutex<BTreeSet<u64>>,
     /// Blocks that were in flight when a member was lost in the same outage: an error is a good
     /// answer until they are written again.

@@ -6,9 +6,9 @@
 //!   users, oracle ◄── NBD ─────►  (killed at any moment, started again)
 //! ```
 //!
-//! Invariants: whoever knows what was acknowledged is not the one who is killed; a seed gives the
-//! same choices again, though not the same moments. Exit code 0: no fault; 1: a fault, which prints
-//! its seed and its story and leaves its files.
+//! Invariants: the process that knows what was acknowledged is not the process that is killed; a
+//! seed gives the same choices again, though not the same moments. Exit code 0: no fault; 1: a
+//! fault, which prints its seed and its story and leaves its files.
 //!
 //! Deliberately absent: power cuts and failing devices (the simulator and the virtual machine have
 //! those), ublk (its requests survive a kill).

@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut members = Vec::new();
     for path in &options.members {
         let device = Device::open_within(path, OpenMode::Member, PREDECESSOR)?;
-        // A spare whose first superblock was cut off is no member.
+        // A spare is no member if the write of its first superblock was cut off.
         match device.read_member() {
             Ok(image) => members.push((device, image)),
             Err(error) => eprintln!("{}: {error}", path.display()),

@@ -192,7 +192,7 @@ impl Shape {
             group_size: self.group,
             block_bytes: Some(block),
             write_hole: self.write_hole,
-            // A round is too short to wait for who was taken away.
+            // A round is too short to wait for a member that was removed.
             settings: Settings {
                 spare_delay_ms: 0,
                 ..Settings::default()

@@ -1,4 +1,4 @@
-//! The arrows between the crates: who may depend on whom, read from cargo's own knowledge.
+//! The arrows between the crates: which crate may depend on which, read from cargo's own knowledge.
 //!
 //! The table is closed: a crate that is not in it may depend on none of ours, and an arrow that is
 //! not in it is an error. An arrow that is in the table but not drawn is fine.

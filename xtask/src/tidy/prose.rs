@@ -1,4 +1,5 @@
-//! Warnings about prose: lines and paragraphs of Markdown that are too long, and `who` for a thing.
+//! Warnings about prose: lines and paragraphs of Markdown that are too long, and words for persons
+//! used of things.
 //!
 //! Invariants: a finding about prose is a warning, one for each rule and file, at the first place.
 //! Not looked at: rows of tables, which cannot be broken; records of benchmarks, which programs

@@ -4,7 +4,7 @@
 //! its caller says is not in the caches.
 //!
 //! `cargo bench -p strake-parity` measures; with `-- --smoke` everything runs once on tiny buffers.
-//! `-- --kernel NAME` keeps to one kernel, `-- --only TEXT` to rows whose name contains TEXT,
+//! `-- --kernel NAME` keeps to one kernel, `-- --only TEXT` to rows with TEXT in their name,
 //! `-- --json` ends with one line of JSON.
 //! Every benchmark is a test: all outputs are hashed, the hash of each row is the same for all that
 //! compute it, and in smoke size one that stands below. There is no absolute threshold on speed.
@@ -111,7 +111,7 @@ fn options() -> Result<Options, String> {
     Ok(options)
 }
 
-/// Who computes.
+/// The code that computes.
 #[derive(Clone, Copy)]
 enum Contender<'a> {
     /// ISA-L with its own functions for this code.

@@ -1,5 +1,5 @@
 //! The kernel of AArch64, and how it comes to be callable: as in `x86`, a token type that only
-//! detection makes. Absent: SVE, whose vector length is not known when this is compiled.
+//! detection makes. Absent: SVE, since its vector length is not known when this is compiled.
 
 mod neon;
 

@@ -1,7 +1,7 @@
 //! The kernels of x86-64, and how one comes to be callable.
 //!
-//! Each file has a token type whose only constructor is its `detect`, which asks the CPU. The token
-//! is what `generic` computes with and what `dispatch` calls, so nothing here can run without the
+//! Each file has a token type with one constructor, `detect`, which asks the CPU. The token is what
+//! `generic` computes with and what `dispatch` calls, so nothing here can run without the
 //! instructions being there. SAFETY of every intrinsic that touches no memory rests on that token;
 //! loads and stores also rest on a slice that was just cut to the vector's width.
 //!

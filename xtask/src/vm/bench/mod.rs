@@ -48,7 +48,7 @@ struct Options {
     /// Only this level
     #[arg(long, value_parser = ["5", "6"])]
     level: Option<String>,
-    /// Only loads whose name contains this
+    /// Only loads with this in their name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Without rebuilds
