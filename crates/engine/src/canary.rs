@@ -82,7 +82,7 @@ pub enum Canary {
     StaleMapTrusted,
     /// A member that comes back is believed in regions that are not quiet.
     KeptTooSoon,
-    /// A scrub that repairs makes parity agree with the data, whoever lies.
+    /// A scrub that repairs makes parity agree with the data, whichever strip is corrupt.
     ScrubRewritesParity,
     /// Writes go in place without a record, although superblocks say otherwise.
     NoLog,
@@ -139,9 +139,9 @@ pub enum Canary {
     ViewBeforeHome,
     /// Shards read stripes of others while data moves.
     VisitsWhileMoving,
-    /// Who reads another shard's stripe does not ask what its region is.
+    /// A remote read does not check the state of the stripe's region.
     VisitorIgnoresRegion,
-    /// Nor which blocks are lost.
+    /// A remote read does not check which blocks are unreadable.
     VisitorIgnoresList,
     /// What comes in after the others have answered is an answer, too.
     LateReadAnswers,

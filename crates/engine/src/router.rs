@@ -43,7 +43,7 @@ pub struct Router {
     held: bool,
 }
 
-/// A request whose pieces are under way.
+/// A request with pieces in flight.
 #[derive(Debug)]
 struct Split {
     id: RequestId,
@@ -64,8 +64,8 @@ const LONG_STRIPES: u64 = 8;
 const PIECE_BITS: u32 = 24;
 
 impl Router {
-    /// A router whose piece ids are unique if `queue` is: ids of pieces carry it in their top 16
-    /// bits.
+    /// A router with piece ids that are unique if `queue` is: ids of pieces carry it in their top
+    /// 16 bits.
     pub fn new(geometry: Arc<Geometry>, shards: u16, queue: u16) -> Router {
         Router {
             geometry,
@@ -108,7 +108,7 @@ impl Router {
         self.route_in(None, request, pieces)
     }
 
-    /// The same for a request of a volume's user, whose bytes are those of the volume; pieces are
+    /// The same for a request of a volume's user: its bytes are those of the volume, and pieces are
     /// of the array.
     pub fn route_in(
         &mut self,
@@ -250,7 +250,7 @@ impl Router {
         }
     }
 
-    /// Who gets what starts at `at`, and up to where.
+    /// The target of what starts at `at`, and up to where.
     fn next_piece(&self, at: u64, end: u64, forgets: bool) -> (Target, u64) {
         let geometry = &self.geometry;
         let mut limit = end;

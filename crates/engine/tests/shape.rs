@@ -594,7 +594,7 @@ const MOVES: &[Move] = &[
     to(Level::Raid60, 8, 12).groups_of(4).bands(2, 4),
 ];
 
-/// A small array whose data moves, at its beginning.
+/// A small array at the beginning of a move of its data.
 fn moving(of: &Move) -> Geometry {
     let mut g = geometry(of.level, of.members.1, of.group);
     g.strip = 4096;

@@ -1,5 +1,5 @@
-//! Volumes: who gets which units, where their bytes lie, and a power cut at every moment of every
-//! change of the table: after any step, and within each write at any sector.
+//! Volumes: which volume gets which units, where their bytes lie, and a power cut at every moment
+//! of every change of the table: after any step, and within each write at any sector.
 //!
 //! The device here is as unkind as an array that loses power may be: of what was written since the
 //! last flush any sectors may be missing.

@@ -3,7 +3,7 @@
 //! Invariant: nothing that was said is ignored: an argument that is not known ends the run before
 //! anything is measured.
 
-/// For whoever has said something else.
+/// The options, for an error about an unknown one.
 pub(crate) const KNOWN: &str = "--smoke, --json, --only TEXT, --closed, --hedged and --shards";
 
 /// A list of figures.
@@ -22,7 +22,7 @@ pub(crate) struct Options {
     pub(crate) smoke: bool,
     /// Ends with one line of JSON.
     pub(crate) json: bool,
-    /// Loads whose name contains it.
+    /// Loads with this in their name.
     pub(crate) only: String,
     /// None: all of them.
     lists: Vec<List>,

@@ -54,7 +54,7 @@ struct Common {
     boxes: Vec<Letterbox>,
 }
 
-/// Nobody locks it who only looks whether there is something.
+/// A check for new mail takes no lock.
 #[derive(Default)]
 #[repr(align(128))]
 struct Letterbox {

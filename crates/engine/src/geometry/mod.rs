@@ -1,9 +1,9 @@
 //! Where a byte of the array lies: level, stripes, rows, columns, slots.
 //!
 //! Every level is one shape: `groups` groups of `width` slots; a stripe has `k` data columns and
-//! `m` parity columns in one row of one group. A mirror is the code with k = 1 whose parities are
-//! copies; RAID 0 is m = 0. Parities that were added to an array (`fixed`) lie in the last slots
-//! and do not rotate; what follows is about the others. Parity levels rotate as Linux md's
+//! `m` parity columns in one row of one group. A mirror is the code with k = 1, and its parities
+//! are copies; RAID 0 is m = 0. Parities that were added to an array (`fixed`) lie in the last
+//! slots and do not rotate; what follows is about the others. Parity levels rotate as Linux md's
 //! left-symmetric layout does: for row r of n members P lies in slot n−1−(r mod n), the other
 //! parities in the slots after it (wrapping), data after those. Mirrors and RAID 0 do not rotate.
 //!
@@ -14,11 +14,11 @@
 //!
 //! While data moves to another shape ([`OldShape`], `array::reshape::migrate`), the shape of a
 //! stripe is a function of its row: those below the frontier have the new one, those from the first
-//! on that still counts have the old one, and what lies between them is nobody's. Everything that
-//! is asked with a row, a stripe or an address answers by it, so that whoever asks needs to know of
-//! no move. Where the shapes have groups of different numbers, a row has room for as many stripes
-//! as the one with more of them needs: a stripe keeps its number when the frontier passes it, and
-//! some numbers are nobody's (`exists`).
+//! on that still counts have the old one, and rows between them are unmapped. Every function of a
+//! row, a stripe or an address takes that into account, so that its callers need not know of a
+//! move. Where the shapes have groups of different numbers, a row has room for as many stripes as
+//! the one with more of them needs: a stripe keeps its number when the frontier passes it, and some
+//! numbers are nobody's (`exists`).
 //!
 //! Invariants: `locate` and `slot` are inverses over the whole address space; no row has two
 //! shapes; groups of either shape are slots that follow one another, from the first on (tested).
@@ -279,8 +279,8 @@ impl Geometry {
             old.groups != self.groups || self.groups > 1 && old.width != self.width
         })
     }
-    /// Slots whose logs tell of each other's records, of which this is one. While neighbours change
-    /// these are all: who publishes tells everybody.
+    /// The slots that share their log records with this one: its group. While data moves to other
+    /// groups these are all slots, and each publishes to all of them.
     pub fn log_group(&self, slot: Slot) -> Range<usize> {
         if self.regroups() {
             return 0..self.slots();

@@ -20,9 +20,9 @@
 //!
 //! *New* is what the checksums of the record say. Parities that are new are used before old ones.
 //! Then the parities follow from W and, for what the write leaves alone, from the S_j: what lies
-//! there is not asked, since it may have gone bad and the parities are what tells of that. Only a
-//! parity whose S_j is not known is computed from the columns of U, and none that is new already
-//! where all of W is. Nothing is written where nothing changes by that.
+//! there is not asked, since it may have gone bad and the parities are what tells of that. A parity
+//! is computed from the columns of U only if its S_j is not known, and not where it and all of W
+//! are new already. Nothing is written where nothing changes by that.
 //!
 //! Invariants:
 //! * The newest record of a block wins; what is older was in place before the newer was logged,
@@ -99,7 +99,7 @@ pub(crate) struct Earlier {
 }
 
 impl Earlier {
-    /// `in_sync` are the slots whose members are.
+    /// `in_sync`: the slots with a member in sync.
     pub(crate) fn of(
         geometry: &Geometry,
         batches: &[(Slot, &LogBatch)],
@@ -299,7 +299,7 @@ pub(crate) enum Verdict {
     Mended { unreadable: Columns },
 }
 
-/// Which line of the table applies to the columns of W whose content is not known.
+/// The line of the table that applies to the columns of W with unknown content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Forward,
@@ -490,8 +490,8 @@ impl Write<'_> {
                     let any: Vec<usize> = new.iter().chain(&old).copied().take(1).collect();
                     self.solve(&any, columns, with_log, unknown)
                 }
-                // Before the write the columns whose new content the record has held something
-                // else: they are unknown here, too.
+                // Before the write, columns with new content in the record held something else:
+                // they are unknown here, too.
                 Line::Old if !piece.settled && left_new.is_empty() => {
                     self.solve(&old, columns, here, unknown)
                 }

@@ -11,8 +11,8 @@
 //! * Taking and giving back allocate nothing, and lock nothing: a buffer keeps its count of holders
 //!   for life, what is given back lies in a queue without a lock, and one owner takes from that.
 //!
-//! Deliberately absent: pointers. Who needs an address (io_uring) takes it from `bytes()` and keeps
-//! the `Buf` alive while the kernel uses it.
+//! Deliberately absent: pointers. A caller that needs an address (io_uring) takes it from `bytes()`
+//! and keeps the `Buf` alive while the kernel uses it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -138,7 +138,7 @@ impl Buf {
         Buf(Some(Memory::new(bytes).shareable()))
     }
 
-    /// A buffer of no bytes: stands in slices whose bytes are elsewhere.
+    /// A buffer of no bytes: stands in slices that have their bytes elsewhere.
     pub(crate) fn nowhere() -> Buf {
         Buf(Some(Memory::of(BytesMut::new(), None).shareable()))
     }

@@ -1,4 +1,4 @@
-//! Lists whose memory is used again: nothing is allocated for a request, however many parts it has.
+//! Lists that reuse their memory: nothing is allocated for a request, however many parts it has.
 //!
 //! A short list holds its things in line. What a longer one took is kept by the thread on which the
 //! list ends, for the next one there that grows.

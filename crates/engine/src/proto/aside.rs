@@ -124,7 +124,7 @@ pub struct Lack {
     pub had: u64,
 }
 
-/// Where a member whose map shows these versions lacks one of those that it must have had.
+/// Where a member with these versions in its map lacks one that it must have had.
 pub(crate) fn lacks(map: &[Option<MapPage>], had: &[u64]) -> impl Iterator<Item = Lack> {
     (0..).zip(had).filter_map(|(page, &had)| {
         let newest = map.get(page as usize).and_then(Option::as_ref);

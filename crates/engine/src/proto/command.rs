@@ -112,7 +112,7 @@ pub enum Setting {
     HedgedReads(bool),
     /// So long a spare waits for a member that is missing and may come back, milliseconds.
     SpareDelayMs(u32),
-    /// When scrubs begin by themselves; whoever has a calendar looks after that.
+    /// When scrubs begin by themselves; the daemon, which has a calendar, starts them.
     ScrubPeriod(ScrubPeriod),
     /// At which minute of the day they do.
     ScrubMinute(u16),
@@ -172,7 +172,7 @@ pub enum CommandError {
     /// The slot is being rebuilt or replaced already.
     #[error("the slot is being rebuilt already")]
     Rebuilding,
-    /// The device is no member whose content can be kept.
+    /// The device is not a member that can keep its content.
     #[error("what the device holds is of no use any more: it would have to be rebuilt as a whole")]
     NotKept,
     /// The device went on without the array.
@@ -302,7 +302,7 @@ pub enum CommandError {
         /// Data columns of a row.
         has: u16,
     },
-    /// The level is none whose parities are copies.
+    /// The level has parities that are not copies.
     #[error("level {level} does not become a mirror")]
     NoMirror {
         /// The level now.

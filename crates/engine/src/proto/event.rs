@@ -14,7 +14,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// Kinds of events: what happened, to whom, and why.
+/// Kinds of events: what happened, to what, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// The array serves.
@@ -26,7 +26,7 @@ pub enum EventKind {
     LogReplayed {
         /// Records replayed: one for each write, or part of one, of a stripe.
         records: u64,
-        /// Stripes whose parity was made true.
+        /// Stripes that got true parity.
         stripes: u64,
         /// Blocks that were lost with a member in the middle of a write: they answer an error until
         /// they are written.
@@ -157,7 +157,7 @@ pub enum EventKind {
         /// Bytes.
         len: u64,
     },
-    /// Bytes whose content was lost were written (or discarded): they can be read again.
+    /// Bytes that had lost their content were written (or discarded): they can be read again.
     Rewritten {
         /// First byte of the block device.
         offset: u64,
@@ -234,7 +234,7 @@ pub enum EventKind {
         to_bytes: u64,
     },
     /// The array has another level: it gets more parities, which are to be built; or it was a
-    /// mirror, whose copies are parity from now on while its data moves to further members.
+    /// mirror: its copies are parity from now on, while its data moves to further members.
     LevelRaised {
         /// Before.
         from: Level,

@@ -90,9 +90,9 @@ pub enum IoError {
     /// Unreadable (or unwritable) medium: ENODATA, EILSEQ, or EIO of a device that is there to
     /// stay.
     Media,
-    /// EIO of a device that is still there, which says nothing of why. Whoever carries out I/Os
-    /// looks once more ([`RetryPolicy::grace`](crate::RetryPolicy::grace)) and tells it as `Gone`
-    /// or as `Media`.
+    /// EIO without a cause, of a device that is still there. The caller that carries out I/Os waits
+    /// and looks again ([`RetryPolicy::grace`](crate::RetryPolicy::grace)), and then returns `Gone`
+    /// or `Media`.
     Unclear,
     /// The device is gone: ENODEV, ENXIO, or a closed device.
     Gone,

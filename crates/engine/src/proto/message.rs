@@ -122,7 +122,7 @@ pub struct Step {
 /// What a step does with each stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
-    /// Compute the strips of every incoming member (whose `rebuilt` lies at or below) and write
+    /// Compute the strips of every incoming member (if its `rebuilt` lies at or below) and write
     /// them.
     Rebuild,
     /// Make parity (or mirrors) agree with the data.
@@ -269,7 +269,7 @@ pub enum FromShard {
 pub struct StepOutcome {
     /// Stripes looked at.
     pub stripes: u64,
-    /// Stripes whose parity (or mirrors) did not agree.
+    /// Stripes with parity (or mirrors) that did not agree.
     pub inconsistent: u64,
     /// Those of them in which it is known everywhere which member is wrong.
     pub located: u64,

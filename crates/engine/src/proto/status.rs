@@ -54,12 +54,12 @@ pub struct Status {
     pub size_bytes: u64,
     /// Bytes of the block device in regions never written.
     pub unwritten_bytes: u64,
-    /// Bytes of the block device whose content is lost, in order.
+    /// Bytes of the block device that lost their content, in order.
     pub unreadable: Vec<Range<u64>>,
     /// The version of each page of the region map that a member must show which comes back in part;
     /// 0 where that is not known.
     pub map_had: Vec<u64>,
-    /// Regions whose strips were built from others that did not agree, in order.
+    /// Regions with strips that were built from others that did not agree, in order.
     pub undecided: Vec<RegionNo>,
     /// Slots and spares.
     pub members: Vec<MemberStatus>,
@@ -70,8 +70,8 @@ pub struct Status {
 }
 
 impl Status {
-    /// What a member whose region map holds these versions lacks of those that it must show, if it
-    /// was away and is to come back in part.
+    /// What a member with these versions in its region map lacks of those that it must show, if it
+    /// was away and is to come back by a partial rebuild.
     pub fn lacks(&self, map: &[Option<MapPage>]) -> Option<Lack> {
         lacks(map, &self.map_had).next()
     }

@@ -357,7 +357,7 @@ impl CreatePlan {
     }
 }
 
-/// What an array is, whoever its members are.
+/// The definition of an array, independent of its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
     /// Its name.

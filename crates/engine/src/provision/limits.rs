@@ -81,8 +81,8 @@ pub(crate) fn layout_on(sb: &Superblock, info: &DeviceInfo) -> Result<Layout, Co
 }
 
 /// Whether an array of this superblock would take these devices, as far as their sizes and its
-/// shape say; for whoever has to know before something on them is overwritten. The array looks for
-/// itself when it is told to take them.
+/// shape say; callers check it before anything on them is overwritten. The array checks for itself
+/// when it takes them.
 ///
 /// # Errors
 /// Why it would refuse.
@@ -130,8 +130,8 @@ pub fn may_join(
     }
 }
 
-/// The superblock of the shape with so many devices more, which it does not name yet, for whoever
-/// wants to know what such an array would be like.
+/// The superblock of the shape with so many devices more, which it does not name yet: it shows what
+/// such an array would be like.
 ///
 /// # Errors
 /// That it cannot be.

@@ -1,5 +1,5 @@
 //! Making the metadata of an array again over the data that its members still hold: for an array
-//! whose superblocks are lost, by what a backup or a superblock that is left says of it.
+//! that lost its superblocks, from a backup or from a superblock that is left.
 //!
 //! It becomes a new array, with an identity of its own, in the places of the old one: nothing that
 //! the old one left (a member that was away, a page of a map, a record in a log) is believed ever
@@ -25,7 +25,7 @@ use crate::provision::create::{self, CreatePlan, Definition};
 pub struct Told {
     /// For each page of the region map the states of its regions, where they are certain.
     pub pages: Vec<Option<Vec<RegionState>>>,
-    /// Logical blocks whose content is lost, in any order.
+    /// Logical blocks that lost their content, in any order.
     pub unreadable: Vec<Range<u64>>,
 }
 

@@ -1,5 +1,5 @@
-//! Volumes: where their bytes lie in the array, who gets which units, and in which order a change
-//! of their table becomes durable.
+//! Volumes: where their bytes lie in the array, which volume gets which units, and in which order a
+//! change of their table becomes durable.
 //!
 //! Order of a change: units that are gained are zeroed (regions become Unwritten) → flush → first
 //! copy of the table → flush → second copy → flush, and only now is the change acknowledged → units
@@ -93,7 +93,8 @@ pub enum Step {
     Flush,
     /// Write bytes at this byte of the array.
     Write(u64, Vec<u8>),
-    /// The change is durable: whoever asked may be told. What follows is of use and not needed.
+    /// The change is durable: it may be acknowledged. The steps that follow are useful and not
+    /// necessary.
     Acknowledge,
     /// Nobody needs these bytes of the array any more.
     Discard(Range<u64>),
@@ -218,8 +219,8 @@ pub fn free_ranges(table: &VolumeTable, ground: Ground) -> impl Iterator<Item = 
         .map(move |run| run.start * unit..run.end * unit)
 }
 
-/// Gives `units` more to a volume whose extents are these: behind its last where that is free, else
-/// the smallest run that has room for all, else one run after the other.
+/// Gives `units` more to a volume with these extents: behind its last where that is free, else the
+/// smallest run that has room for all, else one run after the other.
 fn give(
     table: &VolumeTable,
     ground: Ground,
@@ -275,7 +276,7 @@ fn units_of(table: &VolumeTable, ground: Ground, size_bytes: u64) -> Result<u64,
     }
 }
 
-/// Who a volume is to be.
+/// The identity of a new volume.
 #[derive(Clone, Debug)]
 pub struct NewVolume {
     /// Its identity.

@@ -1,5 +1,4 @@
-//! I/Os that did not reach their device, or whose answer did not come back, are repeated for a
-//! while.
+//! I/Os that did not reach their device, or got no answer back from it, are repeated for a while.
 //!
 //! A controller that is reset, a path that changes, a host that is out of memory: the error says
 //! nothing of the medium, and a moment later the same I/O succeeds. The caller that carries out
@@ -167,8 +166,8 @@ pub enum Repeats {
 }
 
 impl Repeats {
-    /// Of an I/O of this kind on such a device. A read in place is asked for again with a buffer at
-    /// once, by whoever asked for it.
+    /// Of an I/O of this kind on such a device. The owner of a read in place repeats it at once
+    /// with a buffer.
     pub fn of(info: &DeviceInfo, kind: &IoKind) -> Repeats {
         match kind {
             IoKind::ReadInPlace { .. } => Repeats::Never,

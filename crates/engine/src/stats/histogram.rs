@@ -9,8 +9,8 @@
 //! A [`Distribution`] is of all that were, by doublings: it costs the addition of what each took
 //! and a comparison, for what a histogram forgets it hands over at once, thousands at a time.
 //!
-//! Deliberately absent: time. Who keeps one decides which moment it is about, and when what it
-//! holds loses weight (`halve`).
+//! Deliberately absent: time. The owner of a histogram decides which period it covers, and when
+//! older values lose weight (`halve`).
 
 /// Buckets: one for each of the first 8 units, then 8 for each doubling up to a minute.
 const BUCKETS: usize = 192;

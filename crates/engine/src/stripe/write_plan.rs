@@ -24,8 +24,8 @@ pub(crate) struct Coverage {
 /// How to get from the old stripe to the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WritePlan {
-    /// All data of the run is new, or there is no parity to keep: read only columns whose coverage
-    /// has holes.
+    /// All data of the run is new, or there is no parity to keep: read only columns that the write
+    /// covers with holes.
     Full,
     /// Read the old data of the written columns and the old parity; add the difference to the
     /// parity.

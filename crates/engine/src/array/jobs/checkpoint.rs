@@ -106,7 +106,7 @@ impl Array {
         }
     }
 
-    /// Slots whose incoming member is whole, durably.
+    /// Slots with an incoming member that is whole, durably.
     fn whole_targets(&self) -> Vec<usize> {
         let whole =
             |slot: &SlotUse| slot.incoming.is_some() && slot.flushed.0 >= self.geometry.rows;

@@ -528,7 +528,7 @@ impl Array {
         let (Some(row), Some(last)) = (self.rebuild_row(), self.jobs.running.back()) else {
             return;
         };
-        // Who joined since begins at its own first row.
+        // A member that joined since then begins at its own first row.
         let (next, joined) = (last.end, last.step);
         let early = |slot: &SlotUse| slot.incoming.is_none() || slot.joined < joined;
         if row < self.jobs.running[0].first || !self.slots.iter().all(early) {
@@ -551,7 +551,7 @@ impl Array {
             .saturating_sub(checkpointed)
             .saturating_mul(CHECKPOINTS)
             >= rows;
-        // Who takes a slot has the list of unreadable blocks first.
+        // A member that takes a slot has the list of unreadable blocks first.
         let free =
             self.jobs.checkpoint.is_none() && self.unreadable.quiet() && self.map.undecided_told();
         if free && (row.0 >= rows || (due && row.0 > checkpointed)) {
@@ -838,7 +838,7 @@ impl Array {
         });
     }
 
-    /// A scrub found strips that do not agree, and cannot say who lies.
+    /// A scrub found strips that do not agree, and cannot locate the corrupt one.
     pub(crate) fn inconsistent_found(&mut self, stripe: StripeNo, from: u64, len: u64) {
         let (column, lo, hi) = (0, 0, self.geometry.strip);
         let part = StripPart {

@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    /// Members whose time for a request grows with the stripes at work: `us` when there is none,
+    /// Members that take longer for a request the more stripes are at work: `us` with none,
     /// `us_each` more for each stripe.
     struct Drives {
         us: u64,

@@ -54,7 +54,7 @@ struct Started {
 #[derive(Debug)]
 struct Zeroed {
     region: RegionNo,
-    /// Who was there when it was begun.
+    /// The devices that were there when it was begun.
     devices: Vec<DeviceId>,
     /// Bytes of each member that are zero.
     done: u64,
@@ -100,8 +100,8 @@ impl Array {
             || self.rebuilds()
     }
 
-    /// What is left of the region at work is zeroed at once if something waits for it. Whoever
-    /// changes what it may wait for comes by here.
+    /// Zeroes the rest of the region at work at once if something waits for it. Every change of
+    /// what may wait for it calls this.
     pub(crate) fn hurry_init(&mut self) {
         let idle = self.init.region.as_ref().filter(|at| at.pending == 0);
         let Some(region) = idle.map(|at| at.region) else {

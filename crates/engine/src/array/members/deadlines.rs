@@ -4,9 +4,9 @@
 //! * **Only time in which the thread ran counts** ([`Pulse`](crate::Pulse)). A thread that is
 //!   stopped, or gets no CPU, cannot see completions. Each turn of it counts for no more than the
 //!   sleep that it asked for and some slack, so a turn that lasts longer moves every deadline.
-//! * **The array decides** ([`Array::overdue`]). The driver reports a device whose I/O is overdue,
-//!   and answers nothing until the array says so. The array collects reports for a moment. One late
-//!   member that the level survives is given up. Otherwise each late I/O gets another full
+//! * **The array decides** ([`Array::overdue`]). The driver reports a device with an overdue I/O,
+//!   and does not answer the I/O until the array decides. The array collects reports for a moment.
+//!   One late member that the level survives is given up. Otherwise each late I/O gets another full
 //!   deadline: what stands still behind several members at once (a host, a controller, a network)
 //!   is seldom the members' fault.
 //!

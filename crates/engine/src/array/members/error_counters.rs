@@ -1,7 +1,7 @@
 //! Counting I/Os that were tried again, and what stands against members from zero again.
 //!
-//! Invariant: a count only grows, unless an administrator takes it back; whoever was failed for it
-//! stays failed. Deliberately absent: counting errors (where they are seen), and keeping counts
+//! Invariant: a count only grows, unless an administrator resets it; a member that was failed for
+//! it stays failed. Deliberately absent: counting errors (where they are seen), and keeping counts
 //! over restarts.
 
 use strake_format::Slot;

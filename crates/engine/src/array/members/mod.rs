@@ -635,7 +635,7 @@ impl Array {
         self.spares.push(new.device);
         self.sb.spares.push(new.member);
         self.event(EventKind::SpareAdded { device: new.device });
-        // Whoever brings a device now wants it to be used.
+        // A device that is added now is meant to be used.
         self.wait_no_longer();
         self.touch();
         Ok(Changed::Yes)
@@ -775,7 +775,7 @@ impl Array {
         let quiet = self.unreadable.quiet() && self.cover_quiet();
         if self.close_all() && quiet && self.flushed_for_stop() {
             self.stage = Stage::Closing;
-            // Who still waits for a region is told that the array stops.
+            // Operations that still wait for a region are told that the array stops.
             self.seal();
             self.sb.clean = self
                 .regions_in(crate::array::regions::Phase::NeedSync)

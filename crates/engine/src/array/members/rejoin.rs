@@ -15,13 +15,13 @@
 //!    slot's incoming member, `kept`. When that is durable everywhere, the array fixes the set of
 //!    regions that the member lacks: the stale ones, and those that are not quiet at that moment.
 //!    In all others the member is read and written at once. The rebuild covers the regions that it
-//!    lacks. A device whose region map lacks a version that the member had is an older image of it,
-//!    and does not rejoin (`regions::last_whole`).
+//!    lacks. If the region map of a device lacks a version that the member had, the device is an
+//!    older image of the member and does not rejoin (`regions::last_whole`).
 //! 4. The last slot is in sync: the table that records it takes `whole_since`, and the flags are
 //!    cleared only when that table is durable everywhere.
 //!
 //! Why a Clean region is safe although members have volatile caches: a page says Clean only after
-//! every member flushed what it had answered there, and a member whose flush fails is out before a
+//! every member flushed what it had answered there, and a member that fails a flush is out before a
 //! page relies on it. Whatever a member loses with its power lies in regions that are not Clean,
 //! and those are stale.
 //!

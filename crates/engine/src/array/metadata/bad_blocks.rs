@@ -1,9 +1,9 @@
-//! Blocks whose content is lost: which they are, durably, and how they come to be and go.
+//! Blocks with lost content: the durable list of them, and how blocks get on it and off it.
 //!
 //! A block is lost where more strips are missing or unreadable than parity can make good. It is put
 //! on the array's *list of unreadable blocks*; only then is something else taken for its content,
 //! so that parity becomes consistent and a job goes on. A listed block answers EIO until it is
-//! written again. Who lists, and who takes off:
+//! written again. What adds blocks to the list and removes them:
 //! * a shard's operation, by [`FromShard::List`] (see `shard::op::salvage`): it waits for
 //!   [`ToShard::Listed`], and writes in place only then; a write of a listed block is durable in
 //!   place first, then the block leaves the list, then the write is answered;
@@ -16,9 +16,9 @@
 //!   durable on every live member. A new user adds its variant there.
 //!
 //! Invariants:
-//! * Nothing goes on before the version that it waits for is durable on every live member, and who
-//!   did not take that version is durably out; nor before the map says that members which are away
-//!   lack what is given up (`members::rejoin`).
+//! * Nothing goes on before the version that it waits for is durable on every live member, and a
+//!   member that did not take that version is durably out; nor before the map says that members
+//!   which are away lack what is given up (`members::rejoin`).
 //! * Shards know of a change only when it is durable; and of what a replay lists before anything is
 //!   served.
 //! * A version never overwrites a member's newest: each member remembers which of its two places
@@ -71,7 +71,7 @@ pub(crate) struct Unreadable {
     /// Changed since the version in flight was put together.
     due: bool,
     flight: Option<Flight>,
-    /// Who waits for the next version.
+    /// The waiters for the next version.
     next: Vec<ListWaiter>,
     /// Regions that are being given back, and how many ranges their blocks may add by leaving.
     leaving: BTreeMap<RegionNo, usize>,
@@ -319,7 +319,8 @@ impl Array {
         }
         // The map may have to say that a member which is away lacks what is being given up.
         let told = self.map.quiet();
-        // What is given up must be known to whoever reads it, before something else lies there.
+        // Every shard that may read a block must know that it is given up before other content is
+        // written there.
         let (home, known) = (
             self.lease_returned(),
             Arc::clone(&self.unreadable.published),
@@ -337,7 +338,7 @@ impl Array {
     fn write_list(&mut self) {
         let mut devices = self.live();
         if self.reshape.as_ref().is_some_and(Reshape::gathers) {
-            // Who has the newest version in its B place keeps it there.
+            // A member with the newest version in its B place keeps it there.
             devices.retain(|device| self.members[device].list_place == 0);
         }
         let list = &mut self.unreadable;
@@ -375,7 +376,7 @@ impl Array {
         }
     }
 
-    /// A version is durable on every live member, and who did not take it is durably out.
+    /// A version is durable on every live member, and a member that did not take it is durably out.
     fn list_durable(&mut self, flight: Flight) {
         if *self.unreadable.published != flight.lost {
             self.unreadable.published = Arc::new(flight.lost);

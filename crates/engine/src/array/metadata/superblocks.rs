@@ -1,11 +1,11 @@
 //! Superblocks become durable: one flight at a time, one copy on every member, then the other.
 //!
-//! Members that the last durable table calls in sync come first, and whoever else there is when
-//! they have their copies: spares, also those that had a slot so far. A device that joins would
-//! otherwise be able to hold the newest table alone: a crash, a start without that device, of which
-//! nobody else has heard, and what it says when it comes back overrules an array that went on.
-//! (Where a device is known, as a member or a spare, an array that starts without it takes a new
-//! epoch: [`Array::assemble`].)
+//! The first wave goes to the members that the last durable table calls in sync. The others follow
+//! when these have their copies: spares, also those that had a slot until now. A device that joins
+//! would otherwise be able to hold the newest table alone: a crash, a start without that device, of
+//! which nobody else has heard, and what it says when it comes back overrules an array that went
+//! on. (Where a device is known, as a member or a spare, an array that starts without it takes a
+//! new epoch: [`Array::assemble`].)
 //!
 //! Invariants:
 //! * A device that no durable table knows never holds a table that a member in sync lacks.
@@ -53,7 +53,7 @@ pub(crate) struct Persist {
     /// The membership differs from what shards know.
     pub(crate) view_due: bool,
     pub(crate) waiters: Vec<SuperblockWaiter>,
-    /// Slots whose member was found at the start and is not used, and why.
+    /// Slots with a member that was found at the start and is not used, and why.
     pub(crate) stale: Vec<(Slot, Aside)>,
     /// For each slot the member that the last durable table calls in sync.
     in_sync: Vec<Option<MemberUuid>>,
@@ -200,7 +200,7 @@ impl Array {
             return;
         }
         if self.persist.view_due && !self.lease_returned() {
-            // Who visits may still read a member that is out.
+            // A shard with a read lease may still read a member that is out.
             return;
         }
         if std::mem::take(&mut self.persist.view_due) {

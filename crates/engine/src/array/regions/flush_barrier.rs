@@ -6,8 +6,8 @@
 //! regions flushes once and not a thousand times.
 //!
 //! Invariant: a region goes on only after a round that began when shards had finished their writes
-//! there, or all of its zeroes were answered. A member whose flush fails is out before a page
-//! builds on it (`regions`).
+//! there, or all of its zeroes were answered. A member that fails a flush is out before a page
+//! relies on it (`regions`).
 //!
 //! Deliberately absent: which regions close, and when (`aging`), and pages (`regions`).
 

@@ -14,8 +14,8 @@
 //! Invariants:
 //! * The version that counts is frozen from the leave of the first member until every slot has one
 //!   in sync.
-//! * A page whose version was on its way when a member left is written again at once: nothing else
-//!   would tell that the member may lack it.
+//! * A page with a version in flight when a member left is written again at once: nothing else
+//!   would record that the member may lack that version.
 //! * Pages that say it are written only when superblocks that announce them are durable, and these
 //!   do until no newest page says it: a program that does not know such pages would take them for
 //!   damaged.

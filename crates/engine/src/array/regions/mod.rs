@@ -255,7 +255,7 @@ impl Map {
         self.regions[region.0 as usize].wanted
     }
 
-    /// A shard, or who gives it back, waits for the region.
+    /// A shard waits for the region, or a request to give it back does.
     pub(crate) fn awaited(&self, region: RegionNo) -> bool {
         self.wanted(region) || !self.regions[region.0 as usize].unmap.is_empty()
     }
@@ -328,8 +328,8 @@ impl Map {
         self.regions.iter().all(|region| holds(region.phase))
     }
 
-    /// Has every page written whose newest version is not in its B place on every live member; true
-    /// if there are any.
+    /// Writes every page that lacks its newest version in the B place on some live member; true if
+    /// there are any.
     pub(crate) fn gather_in_b(&mut self) -> bool {
         let elsewhere =
             |page: &&mut Page| page.sequence.is_multiple_of(2) || !page.lagging.is_empty();
@@ -603,7 +603,8 @@ impl Array {
             .map(|r| r.disk)
             .collect();
         let shown = self.map.regions.iter().skip(first).zip(&states);
-        // What was never written is zeroed on whoever is there before its first write.
+        // A region that was never written is zeroed on the members that are there before its first
+        // write.
         let stale: Vec<u16> = (0..)
             .zip(shown)
             .filter(|(_, (r, state))| r.stale && **state != RegionState::Unwritten)
@@ -641,9 +642,9 @@ impl Array {
         self.write_page(at);
     }
 
-    /// Every live member has taken a version of a page, and who did not is durably out: until then
-    /// it could be believed at the next start, with the version before, where this one is damaged
-    /// on the others. What waits for the version goes on.
+    /// Every live member has taken a version of a page, and a member that did not is durably out:
+    /// until then it could be believed at the next start, with the version before, where this one
+    /// is damaged on the others. What waits for the version goes on.
     fn page_durable(&mut self, at: u32) {
         let everywhere = self.has_everywhere(&self.map.pages[at as usize]);
         let page = &mut self.map.pages[at as usize];
@@ -772,7 +773,8 @@ impl Array {
         }
     }
 
-    /// A region that was closed to be given back stays as it was, and who asked for that is told.
+    /// A region that was closed to be given back stays as it was, and the requests for that are
+    /// answered.
     fn keep_region(&mut self, region: RegionNo, sync: bool) {
         self.unmapped(region, Err(RequestError::Unreadable));
         self.map.empty.remove(&region);
@@ -906,7 +908,7 @@ impl Array {
         }
     }
 
-    /// The array has failed: who waits for a region is told.
+    /// The array has failed: requests that wait for a region are answered.
     pub(crate) fn fail_unmaps(&mut self) {
         for (id, ..) in std::mem::take(&mut self.map.unmapping) {
             self.reply(id, Err(RequestError::Failed));

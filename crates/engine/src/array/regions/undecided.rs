@@ -1,5 +1,5 @@
-//! Regions whose strips were built from others that did not agree: nobody can say which are right,
-//! so nothing there is named or repaired by what the others say (RFD 18).
+//! Undecided regions: strips there were built from others that did not agree. It is unknown which
+//! are right, so nothing there is named corrupt or repaired from the others (RFD 18).
 //!
 //! The region map has a flag for each. A program that knows nothing of the flag does not believe a
 //! page that has one, and would go by the version before; so superblocks say that there may be such
@@ -10,7 +10,7 @@
 //! * They say so until a page without any such region is durable on every live member.
 //!
 //! * A region that an administrator decides says so when parity that agrees with its data is
-//!   durable on every member, and none has come or gone meanwhile: whoever was away lacks it.
+//!   durable on every member, and none has come or gone meanwhile: a member that was away lacks it.
 //!
 //! Deliberately absent: how it is found that strips do not agree (`shard::op::resync`,
 //! `shard::op::scrub`).

@@ -94,7 +94,7 @@ pub(crate) struct Window {
     unanswered: bool,
     /// What it holds, in the order of addresses.
     data: Vec<u8>,
-    /// Who is still to get the copy of it.
+    /// The devices that still lack the copy of it.
     to_copy: Vec<DeviceId>,
 }
 
@@ -361,7 +361,7 @@ impl Array {
                 return Ok(Some(self.take_frontier()));
             }
             Doing::Writing => self.flush_window(),
-            // Who did not take it is durably out with the frontier.
+            // A member that did not take it is durably out with the frontier.
             Doing::Flushing => return Ok(Some(self.take_frontier())),
         }
         Ok(self

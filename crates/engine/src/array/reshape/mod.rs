@@ -58,7 +58,7 @@ use crate::units::*;
 /// A change under way.
 #[derive(Debug)]
 pub(crate) struct Reshape {
-    /// Who asked; nobody for a window of a move.
+    /// The command that asked for it; `None` for a window of a move.
     id: Option<CommandId>,
     pub(crate) change: Change,
     step: Step,
@@ -175,7 +175,7 @@ impl Array {
     /// everywhere.
     pub(crate) fn in_order(&self) -> bool {
         let alone = |s: &SlotUse| s.incoming.is_none() && s.outgoing.is_none();
-        // Data has left some, perhaps: whoever serves these is not waited for.
+        // Data may have left some slots: the array does not wait for members of these.
         let going = self.going();
         let whole =
             |(at, s): (usize, &SlotUse)| (s.current.is_some() || going.contains(&at)) && alone(s);
@@ -186,7 +186,7 @@ impl Array {
     pub(crate) fn note_sizes(&mut self, sizes: &[(DeviceId, u64)]) -> Changed {
         let shrunk = |(device, bytes): &&(DeviceId, u64)| {
             let member = self.members.get(device);
-            // None at all: it was pulled, and whoever does I/O on it says so.
+            // A size of 0: the device was pulled, and its I/O reports that.
             member.is_some_and(|m| *bytes > 0 && *bytes < m.layout.device_bytes)
         };
         let shrunk: Vec<DeviceId> = sizes
@@ -297,7 +297,7 @@ impl Array {
         limits::may_join(&self.sb, &infos, joining, shards)
     }
 
-    /// The superblock with so many parities more, whose members are nobody yet.
+    /// The superblock with so many more parities, which have no members yet.
     fn raised(&self, more: usize) -> Result<Superblock, CommandError> {
         let mut sb = limits::wider(&self.sb, more, Joining::Parities)?;
         let nobody = SlotRecord {
@@ -628,8 +628,8 @@ impl Array {
             unreachable!("only growth moves the map")
         };
         if let Some((last, _)) = self.added_to_last(data_bytes).filter(|_| !self.whole()) {
-            // Whoever was lost since the change was begun may lack the zeroes, however quiet the
-            // region was.
+            // A member lost since the change began may lack the zeroes, however quiet the region
+            // was.
             self.map.mark_stale(last);
         }
         let devices: Vec<DeviceId> = self.members.keys().copied().collect();

@@ -5,15 +5,15 @@
 //! two steps, each of them durable, both at rest (`reshape`):
 //! 1. its member is a spare, and the slot is empty: a change of members like any other. A crash
 //!    from here on finds the old level with a member missing and a spare, onto which it is rebuilt;
-//! 2. the slot is no more, in an epoch of the shape. The same in the other direction as when a
-//!    parity is added, whose slot is empty at first.
+//! 2. the slot is no more, in an epoch of the shape. This reverses what is done to add a parity,
+//!    which begins with an empty slot.
 //!
 //! In one step, a table of the old shape with the member in sync and one of the new shape could be
 //! found beside each other, and the member be what decides between them.
 //!
 //! Where parities rotate with data, data moves first. Such a move is over when the parities are
-//! gone, not before: until (2) the superblocks tell of it, so whoever finds them knows what is left
-//! to do. Slots that everything but parity has left are not rebuilt meanwhile, and not waited for.
+//! gone, not before: until (2) the superblocks record it, so the next start knows what is left to
+//! do. Slots that everything but parity has left are not rebuilt meanwhile, and not waited for.
 //!
 //! An array of one data column is a mirror in all but name, because all its parities are copies. It
 //! becomes one at rest, with nothing written but superblocks; its writes have no records from then

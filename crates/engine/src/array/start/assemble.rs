@@ -1,6 +1,6 @@
 //! From members found to an array ready to start.
 //!
-//! Whom to believe is decided by `strake_format::select_array`; here the believed members become
+//! `strake_format::select_array` decides which members to believe; here the believed members become
 //! slots, the newest believed region map pages become the map, and what cannot be started safely is
 //! refused. Nothing is written before [`Array::start`].
 
@@ -126,7 +126,7 @@ struct Believed {
     sb: Superblock,
     slots: Vec<SlotUse>,
     spares: Vec<DeviceId>,
-    /// Slots whose member the table has and that was not found, or is not used.
+    /// Slots with a member in the table that was not found, or is not used.
     gone: Vec<(Slot, OutCause)>,
     /// What was found and is not used.
     aside: Vec<(Slot, Aside)>,
@@ -135,7 +135,7 @@ struct Believed {
     used: Vec<usize>,
 }
 
-/// For each slot the member that the tables of all who are in sync call so.
+/// For each slot the member that the tables of all in-sync members call in sync.
 fn agreed(found: &[Found], slots: &[SlotUse]) -> Vec<Option<MemberUuid>> {
     let serves = |f: &&Found| slots.iter().any(|slot| slot.current == Some(f.device));
     let tables = found.iter().filter(serves).map(|f| &f.superblock);
@@ -706,7 +706,7 @@ impl Array {
         let mut forced = Vec::new();
         if dirty && parity && missing > 0 {
             forced = without_member(&slots);
-            // Who holds nothing but parity takes nothing away.
+            // A member that holds only parity takes no data away.
             forced.retain(|&slot| !geometry.only_parity(slot));
             let bit = |slot: &Slot| sb.accepted & (1 << slot.0) != 0;
             if !options.force && !forced.iter().all(bit) {

@@ -26,7 +26,7 @@ struct Case {
     new: Row,
     /// Lost before the write.
     before: Columns,
-    /// The column whose member holds the partial syndrome of the only parity.
+    /// The column of the member that holds the partial syndrome of the only parity.
     holder: usize,
 }
 

@@ -20,8 +20,9 @@
 //!   is the first chunk, as a whole, and goes over the half that no member needs (see
 //!   `recover::Earlier`).
 //! * A member that leaves begins the chunk anew, as a whole; what may be in place of it is settled.
-//! * Who is missing is durable before the first chunk, and before the one after a loss: what is
-//!   mended without a member must not be forgotten while that member could still be believed.
+//! * The missing members are durably recorded before the first chunk, and before the chunk after a
+//!   loss: what is repaired without a member must not be forgotten while that member could still be
+//!   believed.
 //!
 //! * Nothing is written, neither in place nor to the logs, where nothing is lost and every column
 //!   holds what it is to hold.
@@ -94,7 +95,7 @@ enum Phase {
 pub(crate) struct Job {
     piece: Piece,
     pub(crate) columns: Vec<Option<Vec<u8>>>,
-    /// Columns whose member could not read them: they are written.
+    /// Columns that their member could not read: they are written.
     heal: Columns,
     /// Columns that lie on two members, of which one was read.
     twice: Columns,
@@ -645,9 +646,9 @@ fn settle(code: &Code, job: &Job, outcome: &mut Outcome, block: usize) {
         !holds && piece.written.has(*c)
     };
     let mut unread: Vec<usize> = (0..k).filter(unread).collect();
-    // There is room for as many as the level survives. Of more, those go first whose blocks are
-    // lost: the list says so, and another recovery finds the same. Then what was read, and is
-    // written anew from the parities.
+    // There is room for as many as the level survives. If there are more, columns with lost blocks
+    // are dropped first: the list names them, and another recovery finds the same. Then what was
+    // read, and is written anew from the parities.
     let given_up = |c: &usize| outcome.lost.iter().any(|part| part.column == *c);
     unread.sort_by_key(|c| (given_up(c), job.columns[*c].is_some()));
     unread.truncate(m);

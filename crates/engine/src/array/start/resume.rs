@@ -2,9 +2,9 @@
 //! window.
 //!
 //! Order at a start that finds a whole copy:
-//! 1. it is durable who is missing;
+//! 1. the missing members are durably recorded;
 //! 2. every live member that lacks a part of the copy gets all of it, and all are flushed: the next
-//!    crash may come with the loss of who had it;
+//!    crash may come with the loss of the members that had it;
 //! 3. the window is *written* in the new shape, whatever lies there, and *flushed*;
 //! 4. the frontier goes on with the first superblocks of the start.
 //!
@@ -26,9 +26,9 @@ use crate::units::DeviceId;
 #[derive(Debug)]
 pub(crate) struct Resumed {
     copy: Copy,
-    /// Devices whose own log has all of it.
+    /// Devices that have all of it in their own log.
     had: Vec<DeviceId>,
-    /// Who is still to get it.
+    /// The devices that still lack it.
     to_copy: Vec<DeviceId>,
     pending: usize,
     phase: Phase,
@@ -43,7 +43,7 @@ enum Phase {
 }
 
 impl Resumed {
-    /// `had`: devices whose own log has all of the copy.
+    /// `had`: devices that have all of the copy in their own log.
     pub(crate) fn of(copy: Copy, had: Vec<DeviceId>) -> Resumed {
         Resumed {
             copy,
@@ -92,7 +92,7 @@ impl Array {
         self.io(device, Purpose::Move { device, io }, kind);
     }
 
-    /// Who has the copy keeps it as it is: a cut could tear all copies at once.
+    /// A device that has the copy keeps it as it is: a power cut could tear all copies at once.
     fn begin_copy_of_resumed(&mut self) {
         let live = self.live();
         let resumed = self.resumed.as_mut().expect("it is under way");
