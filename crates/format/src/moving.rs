@@ -1,7 +1,7 @@
 //! A move of the array's data to a shape with more data columns, or other strips of users, as the
 //! superblock tells of it.
 //!
-//! Level, members and table of the superblock are those of the new shape. The elder one differs in
+//! Level, members and table of the superblock are those of the new shape. The old one differs in
 //! its members, its groups, its bands and in which of its parities rotate: strip, number of
 //! parities, rows of each member and regions are the same, and members that are new lie behind
 //! those that were there. With one data column it is that of a mirror: parities of one strip are
@@ -20,15 +20,15 @@ use crate::superblock::Superblock;
 /// A move under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Moving {
-    /// Members of the elder shape.
+    /// Members of the old shape.
     pub members: u8,
-    /// Members of a group of the elder shape: all of them where it has none.
+    /// Members of a group of the old shape: all of them where it has none.
     pub group_size: u8,
-    /// Parities of the elder shape that lie on members of their own: as many as in the new one;
+    /// Parities of the old shape that lie on members of their own: as many as in the new one;
     /// more, where those of the new one all rotate; or fewer, where those of the new one go when
     /// all has moved.
     pub fixed_parities: u8,
-    /// Rows of a band of the elder shape: so many strips of a column are one of users.
+    /// Rows of a band of the old shape: so many strips of a column are one of users.
     pub band_rows: u16,
     /// Rows of the new shape, from the first, that hold their data: the frontier.
     pub moved_rows: u64,
@@ -37,8 +37,8 @@ pub struct Moving {
 }
 
 impl Moving {
-    /// The level of the elder shape, where that of the new one is `level`.
-    pub fn elder_level(&self, level: Level) -> Level {
+    /// The level of the old shape, where that of the new one is `level`.
+    pub fn old_level(&self, level: Level) -> Level {
         let m = level.parity_count();
         match level {
             Level::Nm { m, .. } => Level::Nm {
@@ -55,14 +55,14 @@ impl Moving {
     /// Members have other neighbours in the shape of this superblock.
     pub(crate) fn regroups(&self, members: u8, group_size: u8) -> bool {
         // As many groups of one size, or one group of any: what is new is behind what was there.
-        let (elder, new) = (
+        let (old, new) = (
             self.members / self.group_size.max(1),
             members / group_size.max(1),
         );
-        elder != new || new > 1 && self.group_size != group_size
+        old != new || new > 1 && self.group_size != group_size
     }
 
-    /// Parities rotate in the new shape, which has so many that do not, and did not in the elder.
+    /// Parities rotate in the new shape, which has so many that do not, and did not in the old.
     pub(crate) fn rotates(&self, fixed_parities: u8) -> bool {
         fixed_parities == 0 && self.fixed_parities > 0
     }
@@ -75,12 +75,12 @@ impl Moving {
 
     /// Whether it makes sense in this superblock.
     pub(crate) fn check(&self, superblock: &Superblock) -> Result<(), Invalid> {
-        let (level, elder) = (superblock.level, self.elder_level(superblock.level));
+        let (level, old) = (superblock.level, self.old_level(superblock.level));
         let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
         let rows = superblock.layout.data_bytes / u64::from(superblock.strip_bytes);
         let (group_size, fixed) = (superblock.group_size, self.fixed_parities);
         let one = !level.is_grouped() && self.group_size == self.members;
-        let shaped = elder.check_shape(self.members, self.group_size).is_ok();
+        let shaped = old.check_shape(self.members, self.group_size).is_ok();
         let wider = one && self.members < superblock.members && fixed < self.members && shaped;
         let same = self.members == superblock.members && self.group_size == group_size;
         let rotated = self.rotates(superblock.fixed_parities);
@@ -92,7 +92,7 @@ impl Moving {
         };
         let regrouped = self.regroups(superblock.members, group_size)
             && shaped
-            && elder.parity_count() == level.parity_count()
+            && old.parity_count() == level.parity_count()
             && self.members <= superblock.members
             && columns(self.members, self.group_size) <= columns(superblock.members, group_size);
         let at_once = u64::from(self.band_rows.max(superblock.band_rows));

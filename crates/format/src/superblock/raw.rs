@@ -33,11 +33,11 @@ const FEATURE_MOVING: u64 = 4;
 /// Strips of users are made of several rows, in one of the shapes: data read without knowing lies
 /// elsewhere.
 const FEATURE_BANDS: u64 = 8;
-/// Data is moving to other groups: what lies in the elder shape has other neighbours.
+/// Data is moving to other groups: what lies in the old shape has other neighbours.
 const FEATURE_GROUPS: u64 = 16;
-/// Data is moving to parities that rotate: in the elder shape they lie elsewhere.
+/// Data is moving to parities that rotate: in the old shape they lie elsewhere.
 const FEATURE_ROTATING: u64 = 32;
-/// Data is moving away from parities that go: in the elder shape they rotate.
+/// Data is moving away from parities that go: in the old shape they rotate.
 const FEATURE_LOWERING: u64 = 64;
 /// Pages of the region map may say that regions are undecided: a program that does not believe
 /// those pages goes by older ones.

@@ -343,27 +343,27 @@ fn moving(
     let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
     let other = band_rows != band && !mirrored;
     // From one group, and from two.
-    let elder = match (level.with_groups(false), level.is_grouped()) {
+    let old = match (level.with_groups(false), level.is_grouped()) {
         (Some(one), true) => Some((one.group_min() + 1, one.group_min() + 1)),
         (Some(one), false) if fixed == 0 && members / 2 >= one.group_min() => {
             Some((members / 2 * 2, members / 2))
         }
         _ => None,
     };
-    let elder = elder.filter(|_| seed >> 11 & 1 == 1);
+    let old = old.filter(|_| seed >> 11 & 1 == 1);
     let group_size = if level.is_grouped() {
         group_size
     } else {
         members
     };
     // To where one more parity can go.
-    let lowers = elder.is_none() && fixed > 0 && seed >> 12 & 1 == 1;
-    let (from, from_group) = match (elder, other || lowers) {
-        (Some(elder), _) => elder,
+    let lowers = old.is_none() && fixed > 0 && seed >> 12 & 1 == 1;
+    let (from, from_group) = match (old, other || lowers) {
+        (Some(old), _) => old,
         (None, true) => (members, group_size),
         (None, false) => (members.saturating_sub(1), members.saturating_sub(1)),
     };
-    ((elder.is_some() || other || lowers || moves && more) && seed % 4 < 2).then_some(Moving {
+    ((old.is_some() || other || lowers || moves && more) && seed % 4 < 2).then_some(Moving {
         members: from,
         group_size: from_group,
         // Of one group some may lie on members of their own.
