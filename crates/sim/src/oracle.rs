@@ -519,7 +519,7 @@ impl Oracle {
     }
 }
 
-/// Hides what is superseded, buries what is superseded durably, forgets what nobody can see.
+/// Hides what is superseded, buries what is superseded durably, forgets what no reader can see.
 fn supersede(entries: &mut Vec<Entry>, now: Moment, oldest_reader: Moment) {
     if entries.len() < 2 {
         return;

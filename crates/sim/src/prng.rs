@@ -31,7 +31,7 @@ pub enum Purpose {
     Focus = 8,
     /// How many shards a start has.
     Shards = 9,
-    /// When devices dawdle, and what the engine makes of it.
+    /// When devices have latency faults, and what the engine does about them.
     LatencyFault = 10,
     /// What is trimmed.
     Trim = 11,
@@ -131,7 +131,7 @@ pub fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Fills `bytes` with words that follow from `seed`: fast, for content that nobody chose.
+/// Fills `bytes` with words that follow from `seed`: fast, for arbitrary content.
 pub fn fill(seed: u64, bytes: &mut [u8]) {
     let (words, rest) = bytes.as_chunks_mut::<8>();
     let mut state = mix(seed) | 1;

@@ -8,7 +8,7 @@
 //! Invariants: a course follows from its seed; what it demands holds for every engine without a
 //! bug.
 //!
-//! Deliberately absent: the atlas. The author of a course knows what is fair.
+//! Deliberately absent: the tolerance rules. The author of a course knows which faults are fair.
 
 mod canaries;
 mod records;
@@ -334,7 +334,7 @@ fn full_list(array: &mut Scenario, rng: &mut Prng) {
     array.verify();
 }
 
-/// One slot's member goes on alone, in a table that is nobody's else, and writes there.
+/// One slot's member goes on alone, with a table of its own, and is written.
 fn long_away(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     let away = array.drive(2);
@@ -867,7 +867,7 @@ fn lost_as_one_joins(array: &mut Scenario, rng: &mut Prng) {
     let new = array.world.fresh().expect("there are devices left");
     let joins = array.world.devices[new.device.0 as usize];
     array.world.command(Command::Add(new));
-    // Until nobody else is waited for.
+    // Until the array waits for no other member.
     for _ in 0..200 {
         let mut drives = (0..).zip(&array.world.drives);
         if array.world.drives[drive].ssd.waiting()

@@ -172,7 +172,7 @@ pub(crate) fn published_by_one(array: &mut Scenario, rng: &mut Prng) {
 
 /// A write is over. Another of the same strip finds that too few columns can be read, and gives a
 /// block of the row up: other content lies there than the first one's record says. All but one of
-/// the members are slow to hear that the record is retired; the power goes, and that one.
+/// the members get the retirement of the record late; the power goes, and that one is lost.
 pub(crate) fn given_up_beside(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     let geometry = Arc::clone(&array.world.geometry);

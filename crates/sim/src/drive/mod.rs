@@ -245,7 +245,7 @@ impl Ssd {
         self.cached.iter().any(|cached| cached.block == block)
     }
 
-    /// The medium holds other bytes from now on, and nobody was told.
+    /// The medium silently holds other bytes from now on.
     pub fn rot(&mut self, offset: u64, bytes: &[u8]) {
         let blocks = self.blocks(offset, bytes.len() as u64);
         self.cached.retain(|cached| !blocks.contains(&cached.block));
@@ -432,7 +432,7 @@ impl Ssd {
         next.map(|retry| retry.again_at)
     }
 
-    /// What an I/O fails with of which somebody is still to hear, and whether it may be repeated.
+    /// The error of an I/O that is not answered yet, and whether the I/O may be repeated.
     pub fn failing(&self, op: OpNo) -> Option<(IoError, Repeats)> {
         let flight = self.flights.get(&op).filter(|flight| !flight.abandoned)?;
         match flight.fate {
@@ -443,7 +443,7 @@ impl Ssd {
         }
     }
 
-    /// An I/O that failed on its way is tried again; `None` if nobody waits for it any more.
+    /// An I/O that failed on its way is retried; `None` if its owner no longer waits for it.
     pub fn retry(&mut self, op: OpNo, latencies: &Latencies, rng: &mut Prng) -> Option<Timing> {
         let flight = self.flights.get_mut(&op)?;
         if let Some(retry) = &mut flight.retry {
@@ -519,7 +519,7 @@ impl Ssd {
         flights.map(|(op, _)| *op).collect()
     }
 
-    /// The device does not answer this I/O, and nobody has given it up yet.
+    /// The device does not answer this I/O, and its owner has not given it up yet.
     pub fn hangs(&self, op: OpNo) -> bool {
         let hangs = |f: &Flight| f.fate == Fate::TimesOut && !f.abandoned && !self.faults.gone;
         self.flights.get(&op).is_some_and(hangs)

@@ -19,11 +19,11 @@ pub struct Reset {
     /// Until then.
     pub until: Time,
     /// It lost its power with it, and what its cache had answered. So it answers nothing more until
-    /// it is opened again; unless nobody was told that anything failed, and all was tried again.
+    /// it is opened again; unless no failure was reported, and all I/Os were retried.
     pub cache_lost: bool,
     /// Something has failed.
     pub hit: bool,
-    /// Somebody was told.
+    /// A failure was reported.
     pub told: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct Overlay {
     pub latent: BTreeSet<u64>,
     /// The device does not answer any more.
     pub gone: bool,
-    /// It is about to be: all fails, and nobody says why.
+    /// It is about to vanish: all I/Os fail without a cause.
     pub vanishing: bool,
     /// Its medium has failed an I/O since it was there last: a verdict over it may rest on that.
     pub medium_failed: bool,

@@ -1,7 +1,7 @@
 //! Runs worlds: one, or many on several threads.
 //!
 //! Invariants: what comes of a seed does not depend on threads or on other seeds; a panic in the
-//! engine is that seed's failure and nobody else's.
+//! engine is the failure of that seed alone.
 //!
 //! Deliberately absent: output (`main`).
 

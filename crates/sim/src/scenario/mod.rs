@@ -10,7 +10,7 @@
 //!
 //! Invariant: a scenario names what happens; the seed only decides latencies and places.
 //!
-//! Deliberately absent: the atlas. A scenario's author knows what is fair.
+//! Deliberately absent: the tolerance rules. A scenario's author knows which faults are fair.
 
 use strake_engine::create::Init;
 use strake_engine::event::{
@@ -66,7 +66,7 @@ impl Scenario {
         plan.init = Init::Lazy;
         plan.spares = 0;
         plan.block = 4096;
-        // Spares wait for nobody, unless that is the story.
+        // Spares do not wait for a member to come back, unless that is the story.
         plan.settings = Settings {
             spare_delay_ms: 0,
             ..Settings::default()
@@ -429,7 +429,7 @@ impl Scenario {
         }
         self
     }
-    /// A piece of a stripe rots in this column, and nobody is told.
+    /// A piece of a stripe rots silently in this column.
     pub fn rot(&mut self, stripe: u64, column: usize) -> &mut Self {
         let block = self.world.geometry.block as usize;
         self.world.rot_at(StripeNo(stripe), column, 0, block);

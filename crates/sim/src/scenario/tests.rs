@@ -5,8 +5,8 @@
 use super::*;
 use strake_format::Epoch;
 
-/// A member is being put out, and the power fails: checks each world in which a spare alone knows
-/// of it, and answers how many did and in how many others somebody knew.
+/// A member is being put out, and the power fails: checks each world in which only a spare records
+/// it. Returns the number of these worlds, and of the others in which a member records it.
 fn only_a_spare_knows(check: impl Fn(&Scenario, u64)) -> (u32, u32) {
     let (mut alone, mut others) = (0, 0);
     for seed in 0..200 {

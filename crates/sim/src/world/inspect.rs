@@ -40,7 +40,7 @@ impl World {
         let status = self.machines().array.status();
         for member in &status.members {
             let Some(slot) = member.slot else { continue };
-            // Of another shape nobody was told yet.
+            // A slot of another shape, which is not announced yet.
             let Some(look) = looks.get_mut(slot.index()) else {
                 continue;
             };
@@ -127,7 +127,7 @@ impl World {
                 own.epoch > known.epoch && !knows
             };
             // One that only the new table calls in sync is a newcomer, too: by its own table it
-            // serves nobody.
+            // serves in no slot.
             let in_sync = |by: &Superblock, member| {
                 let mut rows = by.slots.iter();
                 rows.any(|row| row.state == SlotState::InSync && row.member == member)
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// Leftovers that nobody can tell from members that went on alone: out of the array, with a
+    /// Leftovers that no start can tell from members that went on alone: out of the array, with a
     /// table of their own that never took effect, and none is there that this table calls in sync
     /// and that never saw it. The array is right to refuse to start beside one; a person takes it
     /// away.
@@ -287,7 +287,7 @@ impl World {
         tables.any(|sb| !matches!(sb.level, Level::Raid1 | Level::Raid10))
     }
 
-    /// The atlas of this world.
+    /// The tolerance rules of this world.
     pub fn tolerance(&self) -> Tolerance {
         let geometry = &self.geometry;
         Tolerance {
@@ -357,7 +357,7 @@ impl World {
         for drive in &mut self.drives {
             let lost = drive.ssd.faults.reset.take().is_some_and(|r| r.cache_lost);
             if lost && drive.device.is_some() {
-                // Nobody knows yet what it has lost.
+                // What it has lost is not known yet.
                 (drive.ssd.faults.gone, drive.pulled) = (true, true);
             }
             drive.device = None;

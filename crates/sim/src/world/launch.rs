@@ -276,8 +276,8 @@ impl Drive {
         })
     }
 
-    /// The identity that the drive carries, if it is one of this array: even if nobody could read
-    /// it now.
+    /// The identity that the drive carries, if it is one of this array: even if it cannot be read
+    /// now.
     pub fn named(&self, array: ArrayUuid) -> Option<MemberUuid> {
         let read = |offset: u64| {
             let bytes = self.ssd.bytes().get(offset as usize..)?;
@@ -565,7 +565,7 @@ impl World {
             self.take_shape(Arc::clone(&geometry), superblock);
         }
         if *geometry != *self.geometry {
-            // It was cut off when it had changed, and nobody had been told.
+            // It was cut off when it had changed and before that was announced.
             if !self.reshaping {
                 return self.failure(format!("the geometry changed: {geometry:?}"));
             }

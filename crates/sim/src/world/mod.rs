@@ -1,8 +1,8 @@
 //! One simulated machine: devices, the engine's state machines, messages between them, and a user.
 //!
 //! Invariants: everything that happens comes off the clock's queue, one at a time; after every
-//! input the machine that got it is polled dry; the oracle hears of a request before the engine
-//! does, and of an answer before the user asks anything more.
+//! input the machine that got it is polled dry; the oracle records a request before the engine gets
+//! it, and an answer before the user sends anything more.
 //!
 //! Deliberately absent: which faults come when (`life`), how an array is put together (`launch`).
 
@@ -43,7 +43,7 @@ use crate::world::fault::planted::Planted;
 use crate::world::fault::silent::Silent;
 use crate::world::user::PendingRequest;
 
-/// The longest way of what the array tells a shard that hears late, nanoseconds.
+/// The longest delay of messages from the array to a slow shard, nanoseconds.
 const SLOW_MAIL_NS: u64 = 2_000_000;
 
 /// Result of going on: a failure ends the world.
@@ -57,9 +57,9 @@ pub enum Happening {
     Retry(usize, OpNo),
     /// The deadline of an I/O passes.
     Due(usize, OpNo),
-    /// The array hears that I/Os of a device are overdue.
+    /// The array gets the report that I/Os of a device are overdue.
     Overdue(DeviceId, u32),
-    /// A thread hears what the array has decided about that.
+    /// A thread gets the array's decision about that.
     Judged(Owner, DeviceId, Verdict),
     /// A thread that stood still goes on.
     GoesOn(Owner),
@@ -82,7 +82,7 @@ pub enum Happening {
     Command(CommandId, Command),
     /// A drive that was opened as this device vanishes.
     Vanishes(usize, DeviceId),
-    /// The array hears that a device vanished.
+    /// The array gets the report that a device vanished.
     Gone(DeviceId),
     /// A piece reaches the export queue that made it, to be split anew.
     Again(u16, Request),
@@ -162,7 +162,7 @@ pub struct Chances {
     pub fate: Prng,
     /// Identities.
     pub identity: Prng,
-    /// Devices that dawdle.
+    /// Latency faults of devices.
     pub latency_fault: Prng,
     /// Devices that are reset.
     pub reset: Prng,
@@ -233,7 +233,7 @@ pub struct World {
     clean: bool,
     /// Commands that must be refused, because data would be lost.
     refusals: Vec<CommandId>,
-    /// What lies on the devices, and nobody was told.
+    /// Corrupt content on the devices that no error reported.
     pub silent: Silent,
     decay: crate::world::fault::decay::Decay,
     /// What drives were before.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: in every region that was ever written, parity is that of the data and copies agree,
 //! as far as blocks can be read. (One that cannot may hold what was there before its content was
-//! given up: nobody will ever see it.)
+//! given up: no read returns it.)
 //!
 //! Deliberately absent: the content itself, which is the oracle's to judge.
 

@@ -1,8 +1,8 @@
 //! Changes of the array's shape, as the world sees them: which are asked for, which machines get
 //! them, what is demanded then, and devices that grow.
 //!
-//! Invariant: an export queue and a shard that share a thread hear of a change at the same moment,
-//! and what the queue had sent before goes before what the shard says after it.
+//! Invariant: an export queue and a shard that share a thread get a change at the same moment, and
+//! what the queue had sent before goes before what the shard says after it.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl World {
         (0..self.plan.queues).filter(move |queue| queue % shards == shard)
     }
 
-    /// A message is about to reach a shard: routers on its thread hear of it first.
+    /// A message is about to reach a shard: routers on its thread get it first.
     pub(crate) fn tell_routers(&mut self, shard: u16, message: &ToShard) {
         for queue in self.queues_of(shard) {
             let router = &mut self.machines().routers[usize::from(queue)];
@@ -84,8 +84,8 @@ impl World {
         self.sort_damage();
     }
 
-    /// Asks for members on so many fresh devices, if there are as many and nobody lies, and for
-    /// what else is to be another.
+    /// Requests members on so many fresh devices, if there are as many and no strip is corrupt, and
+    /// the other changes of the shape.
     pub fn restripe(&mut self, count: usize, data: DataShape) -> Option<CommandId> {
         if !self.silent.corrupt.is_empty() || self.silent.armed.is_some() {
             return None;
@@ -108,7 +108,7 @@ impl World {
         Some(id)
     }
 
-    /// Asks for so many parities fewer, if nobody lies where data has to move for that.
+    /// Requests so many parities fewer, if no strip is corrupt where data has to move for that.
     pub fn lower(&mut self, fewer: Fewer) -> Option<CommandId> {
         let corrupt = !self.silent.corrupt.is_empty() || self.silent.armed.is_some();
         if corrupt && fewer.parities > self.geometry.fixed {
@@ -135,7 +135,8 @@ impl World {
         }
     }
 
-    /// A move from parities that were to go has ended: so they are gone. Nobody would ask again.
+    /// A move from parities that were to go has ended: so they are gone. No further command would
+    /// remove them.
     pub(crate) fn parities_went(&self, geometry: &Geometry) -> Result<(), String> {
         match (self.geometry.to_go(), geometry.old_shape) {
             (Some(fewer), None) if geometry.m + fewer != self.geometry.m => {

@@ -130,7 +130,7 @@ impl World {
         Ok(())
     }
 
-    /// The array hears of it.
+    /// The array gets the report.
     pub(crate) fn overdue(&mut self, device: DeviceId, rounds: u32) -> SimResult {
         self.trace([16, u64::from(device.0), rounds.into(), 0], || {
             format!("array: {device:?} is overdue, {rounds}")
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// A thread hears of it.
+    /// A thread gets the decision.
     pub(crate) fn judged(&mut self, owner: Owner, device: DeviceId, verdict: Verdict) -> SimResult {
         let (ran, deadline_ns) = (self.ran(owner), self.plan.latencies.deadline_ns);
         let drive = self.devices[device.0 as usize];

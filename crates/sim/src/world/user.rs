@@ -1,7 +1,7 @@
 //! The block device's user: asks, remembers, and compares what is answered with the oracle.
 //!
-//! Invariant: the oracle hears of a request before the engine does, and of an answer before the
-//! user asks anything more.
+//! Invariant: the oracle records a request before the engine gets it, and an answer before the user
+//! sends anything more.
 //!
 //! Deliberately absent: what is asked (`plan::workload`) and what may be answered (`oracle`).
 
@@ -108,7 +108,8 @@ impl World {
         Ok(true)
     }
 
-    /// The place of a read that members can fill, for one read in some. It holds what nobody wrote.
+    /// The place of a read that members can fill, for one read in some. It holds bytes that were
+    /// never written.
     pub(crate) fn in_place(&self, id: RequestId, op: &mut Op) -> Vec<u8> {
         let one_in = self.plan.in_place_one_in;
         let Op::Read { offset, len } = *op else {
@@ -200,7 +201,7 @@ impl World {
         read && queue % self.shards != owner.0
     }
 
-    /// Tells the oracle of a request before the engine hears of it.
+    /// Announces a request to the oracle before the engine gets it.
     fn announce(&mut self, ask: &Ask) -> (Op, Option<Ticket>, oracle::Moment) {
         let block = self.geometry.block;
         let (offset, len) = (ask.first * block, ask.count * block);

@@ -222,7 +222,8 @@ fn a_cut_while_the_slot_goes_does_not_forget_it_whoever_is_missing_then() {
     assert!(found.iter().all(|&times| times > 2), "{found:?}");
 }
 
-/// A slot that data has left takes nothing away: nobody has to vouch for what was being written.
+/// A slot without data takes none away: the start needs no member to vouch for what was being
+/// written.
 #[test]
 fn without_a_log_a_cut_while_the_slot_goes_needs_no_force() {
     let mut empty = 0;

@@ -20,7 +20,7 @@ fn an_array_that_is_carved_stays_so_through_power_cuts_losses_and_returns() {
             let mut array = Scenario::new(level, members).start();
             array.write(20);
             assert!(!is_carved(&mut array));
-            // One that is away does not hear of it.
+            // An absent member does not record it.
             let lost = array.drive(1);
             array.pull(1).write(10).rest();
             array

@@ -187,7 +187,7 @@ fn half_way_between_two_shapes_as_many_may_be_lost_as_both_survive() {
 fn who_is_needed_by_one_of_the_two_shapes_is_not_given_away() {
     // In one group of six no two may be lost; in two of three they would be of different ones.
     let joined = (WAYS[3], [0, 4], None);
-    // The old group is the first five slots; the last three are nobody's neighbours there.
+    // The old group is the first five slots; the last three have no neighbours there.
     let parted = (WAYS[2], [0, 4], Some(7));
     for (it, [first, second], may) in [joined, parted] {
         let mut array = it.half_way();

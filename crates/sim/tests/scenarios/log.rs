@@ -29,8 +29,8 @@ fn a_cut_in_a_write_of_different_parts_of_columns_keeps_what_neither_wrote() {
     }
 }
 
-/// A replay listed blocks that nobody can compute any more, and the array served before its shards
-/// had heard of that: what was read first were the zeros that stand for them.
+/// A replay listed blocks that cannot be computed any more, and the array served before its shards
+/// had the list: the first reads returned the zeros that stand for them.
 #[test]
 fn what_a_replay_gives_up_is_never_read_however_late_shards_hear_of_it() {
     let mut given_up = 0;

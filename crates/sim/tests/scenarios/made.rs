@@ -101,8 +101,8 @@ fn may_be_whole(why: &StartError) -> bool {
     }
 }
 
-/// Nobody has given the old array's data up before the newer one is there: what is left of it may
-/// be too little, or without its maps, but is never taken for something else.
+/// The old array's data is not given up before the newer one is there: what is left of it may be
+/// too little, or without its maps, but is never taken for something else.
 #[test]
 fn an_array_over_which_another_was_half_made_answers_nothing_wrong() {
     for (level, members) in LEVELS {

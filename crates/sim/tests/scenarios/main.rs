@@ -432,8 +432,8 @@ fn killed_again_and_again_under_load_a_mirror_keeps_what_it_answered() {
     raid10.rest().verify();
 }
 
-/// A region that waits for its resync is given back while a scrub is at work there: the scrub found
-/// the parity untrue that nobody was going to need any more.
+/// A region that waits for its resync is given back while a scrub is at work there: the scrub
+/// reported parity as untrue that was not needed any more.
 #[test]
 fn a_scrub_does_not_call_a_region_inconsistent_that_is_discarded_before_its_resync() {
     for seed in 0..260 {

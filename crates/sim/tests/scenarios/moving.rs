@@ -183,7 +183,7 @@ fn regions_are_forgotten_only_when_no_superblock_counts_them() {
 }
 
 /// What comes first was never written, so that the frontier runs ahead without a copy; the window
-/// after that is copied, and its first regions were nobody's before.
+/// after that is copied, and its first regions were unmapped before.
 #[test]
 fn a_window_that_is_written_again_keeps_regions_that_were_nobodys() {
     for policy in [WriteHole::Closed, WriteHole::Resync] {

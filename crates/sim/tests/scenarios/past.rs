@@ -354,8 +354,8 @@ fn a_member_that_was_cut_short_while_it_was_away_is_not_taken_back_in_part() {
     }
 }
 
-/// Somebody wiped the beginning of every member: force is a person's statement that the data is
-/// whole.
+/// The beginning of every member was wiped: `--force` is the administrator's statement that the
+/// data is whole.
 #[test]
 fn wiped_beginnings_of_all_members_are_refused_by_name_and_believed_by_force() {
     let mut array = Scenario::new("5", 4).start();

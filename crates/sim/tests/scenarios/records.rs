@@ -84,7 +84,7 @@ fn scrub_repairs(array: &mut Scenario) {
 
 /// P lied when a write read it, so what the write's record says of the other columns is a lie, too.
 /// A scrub mended P. Then the power went with a member that the write had left alone, and what that
-/// held was computed from the record: blocks that nobody ever wrote.
+/// held was computed from the record: blocks that were never written.
 #[test]
 fn a_lost_strip_is_not_computed_from_a_record_that_a_scrub_has_proved_wrong() {
     let mut open = 0;

@@ -120,7 +120,7 @@ fn a_reset_that_ends_in_time_costs_no_member_and_no_byte() {
     }
 }
 
-/// A host adapter, a switch, a shelf: there is nobody left to answer from, so requests wait.
+/// A host adapter, a switch, a shelf: no member is left to answer from, so requests wait.
 #[test]
 fn all_members_may_be_reset_at_once_even_where_none_may_be_lost() {
     for (level, members) in [("0", 4), ("1", 2), ("5", 4), ("50", 6)] {
@@ -227,7 +227,7 @@ fn one_that_does_not_answer_again_and_again_has_failed_unless_it_is_forgiven() {
 }
 
 /// What resets it may have taken its power: what its cache had answered since the last flush is
-/// lost, and nobody says so. Nothing that it holds there is used before it was written anew.
+/// lost without an error. Nothing that it holds there is used before it was written anew.
 #[test]
 fn a_device_that_may_have_lost_its_cache_goes_out_at_once_and_comes_back_by_regions() {
     for (level, members) in REDUNDANT {

@@ -259,7 +259,7 @@ fn a_member_that_is_lost_while_a_quiet_region_becomes_longer_lacks_that_region()
         let told = matches!(over, Ok(_) | Err(CommandError::NotOptimal));
         assert!(told, "after {events} events: {over:?}");
         if array.rest().state() == ArrayState::Optimal {
-            // It was over, and nobody has asked the member for anything since.
+            // It was over, and the member got no I/O since.
             assert!(events > 30, "{events}");
             return;
         }

@@ -54,7 +54,7 @@ fn a_member_that_is_late_with_a_read_in_place_is_waited_for_once_and_then_read_a
         array.fill().rest();
         show_how_quick(&mut array);
         array.sleep().pause(0, 10_000);
-        // Nobody else may answer where it may still write.
+        // No other copy may answer where it may still write.
         assert!(array.read_each_us() > 40_000, "level {level}");
         let told = array.hedges();
         assert!(told.refused > 0, "level {level}: {told:?}");
@@ -244,7 +244,7 @@ fn what_neither_the_member_nor_the_others_can_read_is_an_error_and_nothing_else_
     raid5.spoil_block(0, 3, 0).spoil_block(1, 3, 0);
     raid5.pause(0, 10_000).verify();
     let fails = raid5.fails();
-    // Two data columns of a row, or one and a parity, which is nobody's block.
+    // Two data columns of a row, or one and a parity, which holds no block of the user.
     assert!((1..=2).contains(&fails.len()), "{fails:?}");
     raid5.pause(0, 0).verify();
     assert_eq!(raid5.fails(), fails);

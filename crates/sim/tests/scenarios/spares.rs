@@ -105,7 +105,7 @@ fn an_array_without_a_spare_wants_one_when_the_delay_has_passed_and_not_before()
     assert_eq!(wants(&mut raid6, delay_ms), 0);
     raid6.lose(2).write(10);
     assert_eq!((wants(&mut raid6, 0), wants(&mut raid6, delay_ms)), (0, 1));
-    // What an administrator put out is waited for by nobody.
+    // No spare waits for a member that an administrator put out.
     raid6
         .command(Command::Fail(Slot(4)))
         .expect("it survives that");

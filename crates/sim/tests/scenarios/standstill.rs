@@ -111,7 +111,7 @@ fn a_scrub_is_dated_by_the_clock_as_it_is_when_it_begins_and_ends() {
         let now = array.world.clock.now();
         array.world.machines().array.wall_clock(now, unix_s);
     };
-    // The machine starts without a clock, and is corrected; then somebody sets it back.
+    // The machine starts without a clock, and is corrected; then it is set back.
     for unix_s in [IN_2000, IN_2026, IN_2000 + 5] {
         set(&mut array, unix_s);
         array.begin_to_scrub().rest();

@@ -746,7 +746,7 @@ impl World {
     }
 
     /// A scrub looks at what rotted: a strip of which a sector cannot be read is computed as a
-    /// whole from the others, and nobody asks what the rest of it held; where that is so of too
+    /// whole from the others, without a look at what the rest of it held; where that is so of too
     /// many, nothing can be compared.
     fn can_be_seen(&mut self, spot: &Spot) -> bool {
         let looks = self.looks();

@@ -1,10 +1,10 @@
-//! Devices that dawdle: one I/O in so many takes a hundred times as long, or a few of them wait for
-//! a while and then go on as ever; and what makes the engine's hedged reads come into play in
-//! worlds as short as these.
+//! Latency faults: one I/O in so many takes a hundred times as long, or a few of them wait for a
+//! while and then go on as ever; and what makes the engine's hedged reads come into play in worlds
+//! as short as these.
 //!
-//! After a crash that no log covers some device dawdles as soon as the array serves again, and the
-//! user reads at once what was being written: there parity is untrue until its resync, and a late
-//! read must not be answered from it.
+//! After a crash that no log covers some device becomes slow as soon as the array serves again, and
+//! the user reads at once what was being written: there parity is untrue until its resync, and a
+//! late read must not be answered from it.
 //!
 //! Invariant: a slow device answers in the end, and rightly; nothing here is an error.
 //!
@@ -46,7 +46,7 @@ impl World {
     }
 
     /// The array serves again after a crash: perhaps the user looks at what was being written then,
-    /// a few times, and some device dawdles meanwhile.
+    /// a few times, and some device is slow meanwhile.
     pub(crate) fn look_at_torn(&mut self, without: FaultSet) -> SimResult {
         let torn = std::mem::take(&mut self.torn_stripes);
         let parity = self.geometry.m > 0 && !self.geometry.mirrored();

@@ -184,7 +184,7 @@ impl World {
         true
     }
 
-    /// These bytes are on the medium, and nobody was told.
+    /// These bytes are silently on the medium.
     fn land(&mut self, drive: usize, at: u64, data: &[u8]) {
         let (ssd, block) = (&mut self.drives[drive].ssd, self.geometry.block);
         ssd.rot(at, data);

@@ -188,8 +188,8 @@ impl World {
         }
     }
 
-    /// The member of this drive is out, and nobody uses the drive: perhaps it holds from now on
-    /// what it held before its member left.
+    /// The member of this drive is out, and the drive is not used: it may get back the content from
+    /// before its member left.
     pub(crate) fn swap_for_live_image(&mut self, drive: usize) {
         let of_drive = |(image, left): &(Image, bool)| *left && image.drive == drive;
         let at = self.pasts.live.images.iter().position(of_drive);

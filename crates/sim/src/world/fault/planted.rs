@@ -143,7 +143,7 @@ impl Planted {
                 } else {
                     self.rng.pick(&others)
                 };
-                // The engine hears of it from the drive that it meant.
+                // The engine gets the completion as from the drive that it meant.
                 return target;
             }
             _ => false,

@@ -1,5 +1,5 @@
-//! Devices that are about to vanish: for a moment all that is asked of them fails, and nobody says
-//! why. That is what a kernel may answer before it takes a drive away.
+//! Devices that are about to vanish: for a moment all their I/Os fail without a cause. A kernel may
+//! answer so before it removes a drive.
 //!
 //! Like the runtime, the simulator waits and looks again before it believes such an error (the
 //! engine's [`RetryPolicy::grace`](strake_engine::RetryPolicy::grace)). So a member that vanishes

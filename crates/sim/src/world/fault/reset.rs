@@ -8,8 +8,8 @@
 //!
 //! Invariants:
 //! * A device that lost its cache with a reset answers nothing more until it is opened again, if
-//!   anybody was told that something failed. One that loses it and goes on as if nothing had
-//!   happened betrays everybody.
+//!   any failure was reported. A drive that loses its cache and goes on as if nothing had happened
+//!   cannot be detected.
 //! * A device is not offered again while one of its I/Os is under way.
 //! * Chance of its own: worlds without resets are what they would be without all this.
 //!
@@ -170,8 +170,8 @@ impl World {
         }
     }
 
-    /// It was not reset a moment ago, and no I/O that failed then is still to be answered: of a
-    /// device that dawdles a try may take longer than all of them have.
+    /// It was not reset a moment ago, and no I/O that failed then is still to be answered: on a
+    /// slow device one try may take longer than the deadline for all of them.
     fn in_peace(&self, index: usize) -> bool {
         let peace = PEACE * self.plan.latencies.deadline_ns;
         let now = self.clock.now();

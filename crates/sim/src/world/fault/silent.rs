@@ -8,8 +8,8 @@
 //!
 //! A *cure* demands all that the engine promises: a check finds exactly the stripes in which a
 //! strip lies and changes nothing; with two parities or three copies it names exactly the strips; a
-//! repair makes exactly those true, and leaves everything as it is where nobody can be named. There
-//! the simulator puts the truth back itself, as a person with a backup would.
+//! repair makes exactly those true, and leaves everything as it is where no strip can be located.
+//! There the simulator restores the truth itself, as an administrator with a backup would.
 //!
 //! Invariant: the truth of every lie is known.
 //!
@@ -73,7 +73,7 @@ pub struct Silent {
     pub(crate) ended: Vec<(Moment, CorruptStrip)>,
     /// Blocks that a scrub named: drive and block.
     named: BTreeSet<(usize, u64)>,
-    /// Stripes in which it could name nobody.
+    /// Stripes in which it could locate no strip.
     unclear: BTreeSet<u64>,
     /// Stripes that the last scrub found inconsistent, and repaired.
     counted: (u64, u64),
@@ -257,8 +257,9 @@ impl World {
         self.silent.emptied.insert(region);
     }
 
-    /// The array may have fewer parities than before: what lay in those is of no stripe any more,
-    /// and without any nobody could find what else lies, which is put right.
+    /// The array may have fewer parities than before: what lay in those belongs to no stripe any
+    /// more. Without any parity a scrub cannot find the other corrupt strips, so they are put
+    /// right.
     pub(crate) fn end_corrupt_of_lost_parity(&mut self) {
         let geometry = Arc::clone(&self.geometry);
         let there = |bad: &CorruptStrip| bad.column < geometry.columns(bad.stripe).width;

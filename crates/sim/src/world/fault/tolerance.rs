@@ -30,7 +30,7 @@ pub struct Rules {
     pub errors_fail_members: bool,
 }
 
-/// What the atlas must know of a slot.
+/// What the tolerance rules need of a slot.
 #[derive(Clone, Debug, Default)]
 pub struct Condition {
     /// Its member is in sync, there, and not doomed.

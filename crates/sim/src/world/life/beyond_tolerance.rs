@@ -11,8 +11,8 @@
 //! Then what was merely away is there again (`comeback`), and everything that was acknowledged must
 //! be there with it.
 //!
-//! Invariant: an error is fair only from the moment at which the atlas would have forbidden the
-//! fault; before, and after the comeback, it is a failure as ever.
+//! Invariant: an error is fair only from the moment at which the tolerance rules would have
+//! forbidden the fault; before, and after the comeback, it is a failure as ever.
 //!
 //! Deliberately absent: members that went on without those that have the newest writes, and are
 //! found alone. Nothing on them can tell that there was more (`part` has what can be told).

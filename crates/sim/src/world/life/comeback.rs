@@ -28,7 +28,7 @@ use crate::world::life::beyond_tolerance::{Demand, is_too_little};
 use crate::world::{SimResult, World};
 
 impl World {
-    /// The drive carries a member of the array that is out, and nobody uses it.
+    /// The drive carries a member of the array that is out, and is not used.
     pub(crate) fn is_away(&self, index: usize) -> bool {
         let drive = &self.drives[index];
         let quiet = drive.ssd.in_flight() == 0 || self.has(Canary::ReturnsBusy);
@@ -93,7 +93,7 @@ impl World {
             .any(|member| member.member == own)
     }
 
-    /// Leaves out devices that nobody calls in sync, whatever they know.
+    /// Leaves out devices that no table calls in sync, whatever they record.
     pub(crate) fn hide_others(&mut self) {
         let present = self.present();
         let counts = |member: MemberUuid| {

@@ -1,7 +1,7 @@
 //! The course of a world: lives of the process between starts and ends, and the end of all.
 //!
-//! Invariants: a fault happens only where the atlas permits it at that moment; at the end every
-//! block is read, redundancy is checked on the media, and the content is read once more with
+//! Invariants: a fault happens only where the tolerance rules permit it at that moment; at the end
+//! every block is read, redundancy is checked on the media, and the content is read once more with
 //! members missing.
 //!
 //! Deliberately absent: what a fault does to a device (`drive`) or to the array (the engine).
@@ -661,7 +661,7 @@ impl World {
         let Some(index) = self.looks()[slot].in_sync else {
             return Ok(());
         };
-        // A slow survivor hears late of what happened.
+        // A slow survivor records late what happened.
         if action != Action::Latent && self.chance.faults.one_in(3) {
             self.slow_down(&[5, 30]);
         }

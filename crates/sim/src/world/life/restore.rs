@@ -69,7 +69,7 @@ impl World {
     }
 
     /// While nothing runs: superblocks, maps and lists of all drives are overwritten, and then made
-    /// again by `known`, what somebody knew of the array, for the drives that carried its slots.
+    /// again from `known`, what is known of the array, for the drives that carried its slots.
     ///
     /// # Errors
     /// Why it is not done; nothing has changed then.

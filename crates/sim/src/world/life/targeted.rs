@@ -5,7 +5,8 @@
 //! written. A [`Focus`] of the plan makes them frequent in a share of the seeds, and leaves the
 //! others as they are.
 //!
-//! Invariant: aiming chooses among what the atlas permits; it permits nothing.
+//! Invariant: aiming chooses among the faults that the tolerance rules permit; it permits none by
+//! itself.
 //!
 //! Deliberately absent: what is fair (`fault::tolerance`), and what such a world does otherwise
 //! (`plan`).

@@ -531,7 +531,7 @@ impl World {
             _ => over(AskKind::Flush, &(0..0)),
         };
         if ask.kind.changes() && self.touches_corrupt(&ask) {
-            // As the usual user, it changes nothing where nobody was told what lies there.
+            // As the usual user, it changes nothing where undetected corrupt content lies.
             let change = self.vols().change.as_mut();
             change.expect("it is under way").tasks.push_front(task);
             return Ok(());
@@ -674,7 +674,7 @@ impl World {
         }
     }
 
-    /// Somebody asks for a change.
+    /// Begins a change.
     fn begin_change(&mut self) -> SimResult {
         let block = self.geometry.block;
         let uuid = VolumeUuid(self.vols().chance.bytes16());

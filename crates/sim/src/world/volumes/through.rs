@@ -1,8 +1,8 @@
 //! Requests of users of volumes: which part of which volume, where that lies, and what may be
 //! answered.
 //!
-//! Invariants: the array's oracle hears of each part of a request by where it lies in the array,
-//! the volume's by where it lies in the volume; what is read must be right for both. A request that
+//! Invariants: the array's oracle records each part of a request by its place in the array, the
+//! volume's oracle by its place in the volume; what is read must be right for both. A request that
 //! is not inside its volume is refused at once.
 //!
 //! Deliberately absent: what the table of volumes is, and how it changes.
@@ -151,7 +151,7 @@ impl World {
         map.ranges(first * block, count * block).map(part).collect()
     }
 
-    /// Now and then somebody asks for more than there is: no byte of another is touched.
+    /// Now and then a request goes beyond the end: no byte of another volume is touched.
     fn ask_beyond(&mut self, volume: &Volume) -> SimResult {
         let block = self.geometry.block;
         let rng = &mut self.vols().chance;
