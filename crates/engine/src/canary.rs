@@ -34,7 +34,7 @@ pub enum Canary {
     MirrorStaysCovered,
     /// Stripes of rows that have fewer groups than numbers are counted as if they had all.
     RowsOfOneShape,
-    /// A device that joins gets the table when everybody else does.
+    /// A device that joins gets the table with the first wave.
     NewcomerHearsEarly,
     /// Requests that waited for another shape stay where they were sent by the one before.
     NotSplitAnew,

@@ -23,7 +23,7 @@ const UNIT: u64 = 64 << 10;
 const FIRST: u32 = (VOLUME_AREA_BYTES / UNIT) as u32;
 const SECTOR: usize = 512;
 const ARRAY: ArrayUuid = ArrayUuid([9; 16]);
-/// Ten units for volumes behind the table, and half a one that nobody can have.
+/// Ten units for volumes behind the table, and half a one that cannot be given out.
 const GROUND: Ground = Ground {
     block_bytes: 4096,
     size_bytes: VOLUME_AREA_BYTES + 10 * UNIT + UNIT / 2,

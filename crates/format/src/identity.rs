@@ -49,10 +49,10 @@ macro_rules! uuid_type {
         pub struct $name(pub [u8; 16]);
 
         impl $name {
-            /// Nobody: never the identity of anything.
+            /// No identity: nothing ever has it.
             pub const NIL: Self = Self([0; 16]);
 
-            /// Whether this names nobody.
+            /// Whether this is no identity.
             pub fn is_nil(self) -> bool {
                 self == Self::NIL
             }

@@ -74,7 +74,7 @@ pub enum PoolLabelError {
     /// Bytes that mean nothing are not zero.
     #[error("reserved bytes are not zero")]
     Reserved,
-    /// Nobody's pool, or nobody's device.
+    /// The identity of the pool or of the device is nil.
     #[error("no identity")]
     Nil,
     /// Not a name.

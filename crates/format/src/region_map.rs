@@ -10,9 +10,9 @@
 //! count from the epoch `whole_since` of the superblock on.
 //!
 //! And a second one, *undecided*: strips of it were built from others that did not agree, where
-//! nobody can say which of them is wrong. What was built would vouch for those that it was built
-//! from, so no strip of such a region is named, or repaired, by what the others say. A page with
-//! such a flag has version 2: an older program would blame strips that are right.
+//! redundancy does not tell which of them is wrong. What was built would vouch for those that it
+//! was built from, so no strip of such a region is named, or repaired, by what the others say. A
+//! page with such a flag has version 2: an older program would blame strips that are right.
 //!
 //! A page that is written while some slot is not in sync says which version of it every member had
 //! when the array was last whole: a member that comes back and lacks that version is an older image

@@ -109,7 +109,7 @@ pub fn select_copy(
 }
 
 /// The superblock of one member: what [`select_copy`] chooses of its two copies, unless its device
-/// has grown since. Then nobody was there to write another copy at the new end, and the one that
+/// has grown since. Then no daemon was there to write another copy at the new end, and the one that
 /// lies in the middle now may be the newer, or the only one that is whole.
 ///
 /// `read` gives what lies at an offset, or nothing where that cannot be read.
@@ -139,7 +139,7 @@ pub fn select_member(
             let former = former(chosen.layout.device_bytes).filter(newer);
             Ok((former.unwrap_or(chosen), statuses))
         }
-        // Torn, when nobody knew yet that the device had grown. Of a damaged copy nothing is
+        // Torn, before it was known that the device had grown. Of a damaged copy nothing is
         // believed but where to look.
         Err(
             error @ SelectError::NoValidCopy {
@@ -172,7 +172,7 @@ pub fn copy_to_replace(copies: [CopyStatus; 2]) -> usize {
 
 /// Which of the two places in which a member has a copy of its superblock holds none, and nothing
 /// that one left: `None` where there is none. A write that was torn, rot, or a block that cannot be
-/// read is not that; what lies there was written by somebody else, or is not the medium on which
+/// read is not that; what lies there was written by another program, or is not the medium on which
 /// the copy was. `own` is what [`select_member`] chose; `read` as there.
 pub fn lost_copy(
     own: &Superblock,
@@ -570,7 +570,7 @@ fn choose_authority(found: &[Superblock]) -> Result<usize, SelectError> {
     };
     let stands = |candidate: &usize| contradiction(*candidate).is_none();
     let Some(newest) = eligible().find(stands) else {
-        // Nobody: name the newest and what stands against it.
+        // No table stands: name the newest and what stands against it.
         let newest = eligible().next();
         let against = newest.and_then(|newest| Some((newest, contradiction(newest)?)));
         let (first, second) = against.unwrap_or((order[0], order[0]));
@@ -592,7 +592,7 @@ fn choose_authority(found: &[Superblock]) -> Result<usize, SelectError> {
     }
 }
 
-/// What everyone is to the authority.
+/// What each member is to the authority.
 fn classify(found: &[Superblock], authority: usize) -> Result<Selection, SelectError> {
     let table = &found[authority];
     let mut slots = vec![Finding::Absent; table.slots.len()];

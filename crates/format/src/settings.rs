@@ -36,7 +36,7 @@ pub struct Settings {
     pub scrub_policy: ScrubMode,
 }
 
-/// What a priority is where nobody has said anything else; zero on the member.
+/// The default of a priority; zero on the member.
 pub(crate) const PRIORITY: u8 = 50;
 
 /// The same for the delay of spares.

@@ -81,7 +81,7 @@ pub struct SlotRecord {
     /// Outside the regions that are *behind* (see [`crate::region_map`]) this member holds what it
     /// should: it was in sync in the epoch `whole_since` or later, and nothing but its absence
     /// stands against it. Of a member that is out: it may come back by a partial rebuild. Of one
-    /// that is rebuilding: this is one. Never of a member in sync, or of nobody.
+    /// that is rebuilding: this is one. Never of a member in sync, or of an empty slot.
     pub kept: bool,
     /// Which superblocks this member is known to have: those of an older image of it lack some.
     pub known: Known,

@@ -35,7 +35,7 @@ fn write_from_answers(client: LocalClient, block: u64, count: u64, done: Sender<
     assert!(client.submit(shard, op, Box::new(answer)));
 }
 
-/// An array on two shards that nobody but this process uses.
+/// An array on two shards that only this process uses.
 fn two_shards() -> (Rig, Serving) {
     let mut spec = Spec::new(Level::Raid5, 3);
     (spec.shards, spec.export) = (2, ExportKind::None);

@@ -1,5 +1,5 @@
 //! The NBD server, spoken to byte by byte: what is right works, what is wrong is refused, and
-//! garbage hurts nobody.
+//! garbage does no harm.
 
 mod common;
 
@@ -237,7 +237,7 @@ fn garbage_ends_its_connection_and_nothing_else() {
         good.write(4096 * round, &pattern(4096 * round, 4096, round))
             .expect("others live");
     }
-    // A write that announces more than anybody may send.
+    // A write that announces more than a client may send.
     let mut client = rig.client();
     client.send(0, WRITE, 0, u32::MAX, &[]);
     assert_eq!(client.stream.read(&mut [0]).expect("hung up"), 0);

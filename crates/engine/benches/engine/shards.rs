@@ -111,7 +111,7 @@ struct Lane {
     shard: Shard,
     router: Router,
     sequence: Sequence,
-    /// A buffer for each of many requests, as users have: nobody shares one.
+    /// A buffer for each of many requests, as users have: none is shared.
     payloads: Vec<Buf>,
     size: u64,
     asked: u64,

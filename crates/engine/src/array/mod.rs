@@ -307,8 +307,8 @@ impl Array {
         self.sb.accepted = 0;
         self.sb.undecided |= self.map.undecided().next().is_some();
         self.seal();
-        // By the frontier that is believed regions may be nobody's which counted by another: until
-        // no superblock tells of that, the map keeps them.
+        // Regions may be unmapped by the believed frontier that counted by another: the map keeps
+        // them until no superblock has that other frontier.
         self.persist.view_due |= self.sb.moving.is_some();
         self.rewrite_map();
         self.rewrite_list();

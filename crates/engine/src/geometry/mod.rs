@@ -18,7 +18,7 @@
 //! row, a stripe or an address takes that into account, so that its callers need not know of a
 //! move. Where the shapes have groups of different numbers, a row has room for as many stripes as
 //! the one with more of them needs: a stripe keeps its number when the frontier passes it, and some
-//! numbers are nobody's (`exists`).
+//! numbers belong to no stripe (`exists`).
 //!
 //! Invariants: `locate` and `slot` are inverses over the whole address space; no row has two
 //! shapes; groups of either shape are slots that follow one another, from the first on (tested).
@@ -373,7 +373,7 @@ impl Geometry {
     pub fn stripe_bytes(&self) -> u64 {
         self.k as u64 * self.strip
     }
-    /// Stripes of the array, and numbers that are nobody's.
+    /// Stripes of the array, and numbers without a stripe.
     pub fn stripes(&self) -> u64 {
         self.rows * self.per_row
     }

@@ -29,7 +29,7 @@ fn bytes_of(sums: &Sums) -> usize {
 }
 
 impl SumsMemory {
-    /// An empty list that nobody else has.
+    /// An empty list without another owner.
     pub(crate) fn take(&mut self) -> Sums {
         let free = self.lent.front_mut().and_then(Arc::get_mut);
         let Some(first) = free else {

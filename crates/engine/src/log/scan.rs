@@ -71,7 +71,7 @@ impl Gather {
         }
     }
 
-    /// Takes the next batch. Those of other arrays and members are nobody's.
+    /// Takes the next batch. Batches of other arrays and members do not count.
     pub fn take(&mut self, mut batch: LogBatch) {
         if (batch.array, batch.member) != (self.array, self.member) {
             return;

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 /// No base is higher.
 pub(crate) const NUMBERS_END: u64 = u64::MAX - (1 << 33);
 
-/// The shard that gives out this number says so, and the array fails. What it gives out until it
-/// hears that does not wrap.
+/// The shard that gives out this number says so, and the array fails. The numbers that it gives out
+/// until it gets that view do not wrap.
 pub(crate) const NUMBERS_SHORT: u64 = u64::MAX - (1 << 32);
 
 /// Operations that have records and are not over, by their numbers.

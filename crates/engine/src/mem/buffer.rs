@@ -165,7 +165,7 @@ impl Buf {
         }
     }
 
-    /// This buffer if nobody else holds it, or a new one of its size outside any pool: a device
+    /// This buffer if it has no other owner, or a new one of its size outside any pool: a device
     /// that hangs may hold it for ever.
     pub(crate) fn sole_or_new(mut self) -> Buf {
         match self.sole() {

@@ -53,7 +53,7 @@ pub enum ArrayOutput {
     Overdue(DeviceId, Verdict),
     /// The array serves: requests may be sent (first output after start).
     Started,
-    /// The array has another shape, and every shard works by it: its users may hear of it.
+    /// The array has another shape, and every shard works by it: its users may be told.
     Reshaped(Arc<Geometry>),
     /// Everything is durable and quiet: devices may be closed.
     Stopped,

@@ -100,9 +100,8 @@ pub struct MemberStatus {
     pub latency: LatencyStatus,
     /// The member is missing, and a spare takes its place after so long, nanoseconds.
     pub spare_in_ns: Option<u64>,
-    /// Nobody has the slot, none is waited for any more, and there is no spare: a device that is
-    /// added now is used at once. Or the member in sync here has too many read errors, and is to be
-    /// replaced.
+    /// The slot has no member and waits for none, and there is no spare: a device that is added now
+    /// is used at once. Or the member in sync here has too many read errors, and is to be replaced.
     pub wants_spare: bool,
     /// The slot has no device, and the member that was found of it at the start is not used: why.
     pub aside: Option<Aside>,

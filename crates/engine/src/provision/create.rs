@@ -532,7 +532,7 @@ fn group_size(spec: &CreateSpec, members: usize) -> Result<u8, CreateError> {
 fn block_bytes(spec: &CreateSpec, all: &[&(DeviceInfo, MemberUuid)]) -> Result<u32, CreateError> {
     let blocks = || all.iter().map(|(info, _)| info.block_bytes);
     let has = blocks().max().unwrap_or(512);
-    // Where it is not said, nobody may have noticed that they differ.
+    // Without an explicit size the administrator may not have noticed that they differ.
     if let Some(other) = blocks().find(|other| *other != has && spec.block_bytes.is_none()) {
         return Err(CreateError::MixedBlocks(other, has));
     }

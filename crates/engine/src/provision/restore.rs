@@ -32,7 +32,8 @@ pub struct Told {
 impl Told {
     /// Takes up what the two places of a page hold on a member that was in sync to the end, where
     /// they hold pages of that member. It is certain only if both are whole: a version after them
-    /// would lie in place of the older one, and if that was what is damaged nobody could tell.
+    /// would lie in place of the older one, and if that version is the damaged one, this cannot be
+    /// seen.
     pub fn take_page(&mut self, page: u32, places: [Option<&MapPage>; 2]) {
         let [Some(a), Some(b)] = places else { return };
         let (older, newer) = if a.sequence < b.sequence {
@@ -193,12 +194,12 @@ pub fn superblocks(spec: &RestoreSpec) -> Result<Vec<Superblock>, RestoreError> 
     let ids: Vec<MemberUuid> = spec.members.iter().map(|(_, member)| *member).collect();
     let mut superblocks =
         create::superblocks(spec.array, spec.created_unix_s, definition, &ids, &layouts);
-    // Nobody knows whether parity is true. As long as that is so, a start without a member has to
+    // It is unknown whether parity is true. As long as that is so, a start without a member has to
     // be refused: of one that a power cut kept from its superblock, too.
     for sb in &mut superblocks {
         (sb.clean, sb.numbers_noted) = (false, false);
     }
-    // Before anything computes with numbers that may come from a file which anybody wrote.
+    // Before anything computes with numbers from a file of unknown origin.
     for sb in &superblocks {
         sb.check().map_err(RestoreError::Definition)?;
     }

@@ -53,7 +53,7 @@ pub enum VolumeError {
     /// What is free is in too many pieces.
     #[error("what is free is in too many pieces: {EXTENTS_MAX} extents at most")]
     Scattered,
-    /// Smaller than it is, and nobody said so.
+    /// Smaller than it is, without a permission to shrink it.
     #[error("it would shrink")]
     WouldShrink,
 }
@@ -96,7 +96,7 @@ pub enum Step {
     /// The change is durable: it may be acknowledged. The steps that follow are useful and not
     /// necessary.
     Acknowledge,
-    /// Nobody needs these bytes of the array any more.
+    /// These bytes of the array are not needed any more.
     Discard(Range<u64>),
 }
 
@@ -197,9 +197,9 @@ fn gaps(taken: &[Range<u64>], all: Range<u64>) -> Vec<Range<u64>> {
     free
 }
 
-/// Runs of units that nobody has.
+/// Runs of free units.
 fn free(table: &VolumeTable, ground: Ground) -> Vec<Range<u64>> {
-    // The last number is nobody's: it would be the end of all extents.
+    // The last number is never given out: it would be the end of all extents.
     let units = (ground.size_bytes / table.unit_bytes).min(u64::from(u32::MAX));
     let reserved = table.reserved_units();
     gaps(&sorted(table), reserved..units.max(reserved))
@@ -211,7 +211,7 @@ pub fn free_bytes(table: &VolumeTable, ground: Ground) -> u64 {
     units * table.unit_bytes
 }
 
-/// Bytes that nobody has, for what a crash kept from being discarded.
+/// Free bytes, for what a crash kept from being discarded.
 pub fn free_ranges(table: &VolumeTable, ground: Ground) -> impl Iterator<Item = Range<u64>> {
     let unit = table.unit_bytes;
     free(table, ground)

@@ -245,7 +245,7 @@ fn the_last_copy_is_found_where_the_device_ended_before_it_grew() {
     assert_eq!(chosen(&new.encode(first_at)), old);
     assert_eq!(chosen(&[0; 4096]), old);
 
-    // The first copy is torn, and nobody knew yet that the device had grown.
+    // The first copy is torn, before it was known that the device had grown.
     let mut torn = *new.encode(first_at);
     torn[600] ^= 1;
     let places = [(first_at, &torn), (last_at, &*old.encode(last_at))];

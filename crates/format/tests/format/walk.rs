@@ -140,7 +140,7 @@ impl World {
     ) {
         let epoch = table.epoch.next();
         let (at, wish) = (self.dice.roll(self.drives.len()), self.dice.roll(3));
-        // A rebuild has run only if its table took effect: everyone that it calls live has it.
+        // A rebuild has run only if its table took effect: every member that it calls live has it.
         let has_it = |slot: usize| self.drives[slot].superblock.slots == table.slots;
         let mut live = (0..table.slots.len()).filter(|&slot| table.slots[slot].state.is_live());
         let took_effect = live.all(has_it);

@@ -198,7 +198,8 @@ impl Device {
             let offset = place(layout, page, side as u64);
             MapPage::decode(&areas[side][from..from + PAGE], offset)
         };
-        // A page of an array that was here before may be newer: it is nobody's version of ours.
+        // A page of an array that was here before may be newer: it is no version of this array's
+        // page.
         let ours = |page: u32| {
             move |found: &MapPage| {
                 (found.array, found.member, found.page)

@@ -48,7 +48,8 @@ const BUSY_PAUSE: Duration = Duration::from_millis(20);
 pub struct Device {
     path: PathBuf,
     file: File,
-    /// The file under it, if it is a loop device: held, so that nobody takes that as a member.
+    /// The file under it, if it is a loop device: held open, so that no other array takes it as a
+    /// member.
     _backing: Option<File>,
     kind: Kind,
     info: DeviceInfo,
@@ -73,7 +74,7 @@ pub(crate) enum Kind {
 /// How to open a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// To look only; works while somebody else holds it.
+    /// To look only; works while another process holds it.
     ReadOnly,
     /// As a member: read and write, O_DIRECT, O_EXCL for block devices, an exclusive lock for
     /// files.

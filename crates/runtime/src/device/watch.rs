@@ -1,4 +1,4 @@
-//! Devices that vanish while nobody does I/O on them: inotify on the very inodes that are open.
+//! Devices that vanish while there is no I/O on them: inotify on the very inodes that are open.
 //!
 //! A device node that loses its last name was removed by the kernel; a file that loses its last
 //! name was deleted. Both give an attribute event, which [`Device::is_gone`] then confirms: a node

@@ -185,7 +185,7 @@ impl Plan {
     ) -> Result<Plan, ServeError> {
         let open = || ublk::Driver::open(requests);
         let kind = match (kind, left) {
-            // Nobody else could ever answer them.
+            // Only ublk can answer its requests.
             (ExportKind::Auto, Some(_)) => ExportKind::Ublk,
             (kind, _) => kind,
         };
@@ -250,8 +250,8 @@ pub(crate) enum Running {
 }
 
 impl Running {
-    /// Tells the users that the block device has grown; false where they hear of it only when it is
-    /// served anew.
+    /// Announces to the users that the block device has grown; false where they see it only when it
+    /// is served anew.
     pub(crate) fn grown(&self, size: u64) -> Result<bool, ServeError> {
         match self {
             Running::Ublk(device) => device.grown(size),

@@ -58,7 +58,7 @@ impl LocalClient {
     pub fn ask(&self, op: Op) -> Result<Slices, RequestError> {
         let (sender, receiver) = channel();
         let answer = move |result| {
-            // Nobody waits any more only where the caller's thread has ended.
+            // The receiver is gone only if the caller's thread has ended.
             let _ = sender.send(result);
         };
         self.submit(0, op, Box::new(answer));

@@ -84,7 +84,8 @@ pub(crate) enum Mail {
 pub(crate) struct Mailbox {
     sender: Sender<Mail>,
     wake: OwnedFd,
-    /// The shard looks into its channel before it sleeps, or somebody has written the eventfd.
+    /// The shard looks into its channel before it sleeps, or another thread has written the
+    /// eventfd.
     awake: AtomicBool,
     /// The shard has requests under way, which may wait for buffers.
     hungry: AtomicBool,

@@ -9,10 +9,10 @@
 //! * Only what the kernel does not have yet is merged, so nothing waits for a neighbour.
 //! * Each I/O keeps its flight, with buffer, deadline and answer of its own; the memory of all of
 //!   them stays in the table until the kernel has answered the one entry that they share.
-//! * An error says nothing of most of what was merged. Where it is of the medium, reads are asked
-//!   again one by one, so that the engine hears which bytes it is about; writes have all failed.
-//!   Where it is of the way to the device, each has met it, and `strake_engine::retry` rules for
-//!   each.
+//! * An error says nothing of most of what was merged. Where it is of the medium, reads are
+//!   repeated one by one, so that the engine learns which bytes it is about; writes have all
+//!   failed. Where it is of the way to the device, each has met it, and `strake_engine::retry`
+//!   rules for each.
 //!
 //! Deliberately absent: merging of what is repeated or continued, of reads in place, and of what
 //! lies apart.

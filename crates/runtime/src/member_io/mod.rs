@@ -5,12 +5,12 @@
 //! the kernel's completion has been reaped, whatever the engine has been told meanwhile. An I/O
 //! that outlasts its deadline is answered with [`IoError::TimedOut`] and *abandoned*: its place,
 //! and its memory, stay taken until the kernel lets go. If the thread ends with I/O in flight, the
-//! table leaks that memory rather than let the kernel write into somebody else's.
+//! table leaks that memory rather than let the kernel write into memory of another owner.
 //!
 //! **An I/O that failed on its way** (a reset, a path) is repeated as `strake_engine::retry` says,
 //! from the table: the same bytes from the same memory, on the same device, and only after the
-//! kernel has answered the try before. Its owner hears of the end alone. One that the kernel does
-//! not answer is never repeated.
+//! kernel has answered the try before. Its owner gets only the final result. One that the kernel
+//! does not answer is never repeated.
 //!
 //! **When a device may be opened again:** every I/O in the table holds its device, abandoned or
 //! not, and a device is open for one user at a time. So a member that went out cannot be taken back
@@ -18,10 +18,10 @@
 //! own hold on the open file does the same.
 //!
 //! Invariants: every I/O started is completed to the engine exactly once; a short transfer is
-//! continued where it stopped; a device that answers nothing costs its deadline, never a hang, and
-//! nobody else's: calls that block wait for their `limiter`, and their deadline begins when the
-//! kernel gets them. Deadlines count in the time in which the thread ran (`strake_engine::Pulse`):
-//! a process that is stopped, or gets no CPU, reaches none of them.
+//! continued where it stopped; a device that answers nothing costs its own deadline, never a hang
+//! and no other I/O's deadline: calls that block wait for the `limiter`, and their deadline begins
+//! when the kernel gets them. Deadlines count in the time in which the thread ran
+//! (`strake_engine::Pulse`): a process that is stopped, or gets no CPU, reaches none of them.
 //!
 //! **An I/O of an array that outlasts its deadline** is reported ([`MemberIos::overdue`]) and stays
 //! as it is until the array has decided ([`MemberIos::judged`]): completed if the kernel answers
@@ -450,7 +450,7 @@ impl MemberIos {
     }
 
     /// A try has failed. True if there is to be another, or if the device may be about to vanish:
-    /// the owner hears nothing yet.
+    /// the owner gets no answer yet.
     fn pause(&mut self, place: u32, error: IoError, now: Time) -> bool {
         let flight = self
             .flights
@@ -606,7 +606,7 @@ impl MemberIos {
         self.retried.extend(flight.retried(verdict.is_ok(), now));
         let buf = match flight.work {
             Work::Read { buf, .. } => Some(buf),
-            // A write's data is dropped here, before the engine hears of its end.
+            // A write's data is dropped here, before the engine gets the completion.
             _ => None,
         };
         Some((
@@ -712,8 +712,8 @@ impl Drop for MemberIos {
                 .map(|(_, flight)| flight)
                 .filter(there)
             {
-                // Not the device: what the kernel works on keeps it open by itself, and nobody else
-                // may have it for longer than that.
+                // Not the device: what the kernel works on keeps it open by itself, and no other
+                // process may have it for longer than that.
                 std::mem::forget(std::mem::replace(&mut flight.work, Work::Flush));
                 std::mem::forget(flight.merged.take());
             }
@@ -735,7 +735,7 @@ impl Flight {
         self.device.why_gone().unwrap_or(IoError::TimedOut)
     }
 
-    /// Nobody waits for it any more.
+    /// Its owner no longer waits for it.
     fn abandon(&mut self) {
         self.abandoned = true;
         // The kernel may keep the memory for ever; the owner must be able to go on without it.

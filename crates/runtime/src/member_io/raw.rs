@@ -2,7 +2,7 @@
 //! code that carries out the array's member I/O. What this costs is what an array is measured
 //! against.
 //!
-//! Invariant: a device is opened as a member is, so nobody else has it meanwhile. Deliberately
+//! Invariant: a device is opened as a member is, so no other process has it meanwhile. Deliberately
 //! absent: threads (each caller has its own) and continuation after an error.
 
 use std::io;

@@ -511,8 +511,8 @@ fn nothing_is_tried_again_on_a_device_that_was_let_go() {
     Device::open(file.path(), OpenMode::Member).expect("it is free");
 }
 
-/// A write that the drive carries out late would undo what was written since: nobody may have the
-/// device again before the kernel has said that it is over.
+/// A write that the drive carries out late would undo what was written since: no process may open
+/// the device again before the kernel has completed that write.
 #[test]
 fn a_device_is_not_opened_again_while_an_abandoned_io_is_under_way() {
     let file = member(1 << 20);
@@ -581,7 +581,7 @@ fn calls_that_block_take_turns_and_wait_no_longer_than_those_before_them() {
 fn what_never_comes_back_does_not_keep_its_device_open() {
     let file = member(1 << 20);
     let mut bench = Bench::new(file.path(), Duration::from_secs(5));
-    // It comes back to nobody.
+    // Its completion has no owner.
     assert!(bench.start(1, IoKind::Flush).is_none());
     drop(bench);
     Device::open(file.path(), OpenMode::Member).expect("nobody has it");

@@ -110,7 +110,7 @@ impl Share {
         self.returned.notify_one();
     }
 
-    /// Nobody waits from now on.
+    /// No request waits from now on.
     pub(crate) fn close(&self) {
         *self.pool.lock().expect("no thread panics with the share") = None;
         self.returned.notify_all();

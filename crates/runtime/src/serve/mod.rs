@@ -358,7 +358,7 @@ impl Serving {
             .expect("shard 0 answers for as long as its array is served")
     }
 
-    /// The same for an array that somebody may stop meanwhile.
+    /// The same for an array that another thread may stop meanwhile.
     ///
     /// # Errors
     /// Its thread has ended, or does not answer.

@@ -165,8 +165,9 @@ impl Pinning {
 
 /// For each shard the CPUs that it is bound to; none: shards are not bound.
 ///
-/// A CPU each where there are as many as shards. Of CPUs that nobody named there must be twice as
-/// many, and four at least: then users of the array keep as many. Fewer are shared by all shards.
+/// A CPU each where there are as many as shards. Of CPUs that were not configured there must be
+/// twice as many, and four at least: then users of the array keep as many. Fewer are shared by all
+/// shards.
 fn by_shard(
     usable: &[usize],
     given: &[usize],

@@ -128,7 +128,7 @@ impl Serving {
         served.map_or(Ok(()), Served::stop)
     }
 
-    /// A volume has grown. False where its users hear of it only when it is served anew.
+    /// A volume has grown. False where its users see it only when it is served anew.
     pub fn grow_volume(&self, volume: VolumeUuid, map: VolumeMap) -> Result<bool, ServeError> {
         self.served(|volumes| match volumes.get_mut(&volume) {
             None => Ok(true),

@@ -159,7 +159,7 @@ impl Control {
     }
 
     fn report_lifecycle(&self, lifecycle: Lifecycle) {
-        // Nobody listens between start and stop.
+        // Between start and stop the receiver is not read.
         let _ = self.lifecycle.send(lifecycle);
     }
 

@@ -1,6 +1,6 @@
 //! Background jobs: resync, rebuild, accept, init, scrub; one step at a time, in that order of
-//! precedence. A rebuild with nobody to disturb has its next step begun while shards are at the one
-//! before, so that members always have something to do.
+//! precedence. Without requests a rebuild begins its next step while shards work on the one before,
+//! so that members always have something to do.
 //!
 //! Invariants:
 //! * A resync goes before a rebuild: nothing is computed from parity that is not trusted.
@@ -34,7 +34,7 @@ use crate::units::*;
 const FINDINGS_TOLD: u64 = 1000;
 /// A rebuild's progress is made durable this many times.
 const CHECKPOINTS: u64 = 32;
-/// Steps of a rebuild at work at once, with nobody to disturb.
+/// Steps of a rebuild at work at once, without requests.
 const STEPS_ALONE: usize = 2;
 
 /// See the module.
@@ -821,7 +821,7 @@ impl Array {
         let within = data_offset.and_then(|data| offset.checked_sub(data));
         let row = Row(within.unwrap_or(0) / self.geometry.strip);
         if self.map.is_undecided(self.geometry.region(row)) {
-            // What was built there would be the witness: nobody is named.
+            // A strip that was built there would be the witness: no member is named.
             let group = slot.0 as usize / self.geometry.width;
             let stripe = self.geometry.stripe(group as u64, row);
             return self.inconsistent_found(stripe, within.unwrap_or(0) % self.geometry.strip, len);

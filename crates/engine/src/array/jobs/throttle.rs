@@ -1,9 +1,9 @@
 //! How much of the members' time background work takes: a priority, and below it a throttle that
 //! keeps the latency of requests within a target.
 //!
-//! While nobody asks for anything, work runs at full depth without a pause. While requests are
-//! served, the priority p is the part of the time that it works, in hundredths. With a target, the
-//! throttle takes away from that: first stripes at work at once, down to one; then time.
+//! While there are no requests, work runs at full depth without a pause. While requests are served,
+//! the priority p is the part of the time that it works, in hundredths. With a target, the throttle
+//! takes away from that: first stripes at work at once, down to one; then time.
 //!
 //! The throttle looks at trials of [`TRIAL_REQUESTS`] requests. A trial in which more than one in
 //! two hundred was late halves it, at once; any other lets it grow by an eighth. One in two hundred

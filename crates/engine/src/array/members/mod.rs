@@ -138,7 +138,7 @@ impl Array {
             return self.touch();
         }
         if let Some(at) = self.outgoing_in(device) {
-            // Nobody needs it any more, if the other holds.
+            // It is not needed any more, if the other is in sync.
             self.slots[at].outgoing = None;
             self.members.remove(&device);
             return self.persist.waiters.push(SuperblockWaiter::Release(device));

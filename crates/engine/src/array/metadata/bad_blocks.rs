@@ -382,7 +382,7 @@ impl Array {
             self.unreadable.published = Arc::new(flight.lost);
             let published = self.unreadable.published();
             self.tell_all(&ToShard::Unreadable(published));
-            // Before it serves, the array must hear that shards know of it: they answer a view.
+            // Before it serves, the array must know that shards have the list: they answer a view.
             self.persist.view_due |= matches!(
                 self.stage,
                 Stage::Resuming | Stage::Recovering | Stage::Starting

@@ -2,10 +2,10 @@
 //!
 //! The first wave goes to the members that the last durable table calls in sync. The others follow
 //! when these have their copies: spares, also those that had a slot until now. A device that joins
-//! would otherwise be able to hold the newest table alone: a crash, a start without that device, of
-//! which nobody else has heard, and what it says when it comes back overrules an array that went
-//! on. (Where a device is known, as a member or a spare, an array that starts without it takes a
-//! new epoch: [`Array::assemble`].)
+//! would otherwise be able to hold the newest table alone: after a crash and a start without that
+//! device, which no other member records, its table would overrule an array that went on. (Where a
+//! device is known, as a member or a spare, an array that starts without it takes a new epoch:
+//! [`Array::assemble`].)
 //!
 //! Invariants:
 //! * A device that no durable table knows never holds a table that a member in sync lacks.

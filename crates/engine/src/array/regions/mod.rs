@@ -454,8 +454,8 @@ impl Array {
         }
     }
 
-    /// Zeroes the region's rows on every live member, to open it; or gives them back: nobody reads
-    /// there any more, and before the next write all of it is zeroed. So it does not matter what a
+    /// Zeroes the region's rows on every live member, to open it; or gives them back: there are no
+    /// more reads, and before the next write all of it is zeroed. So it does not matter what a
     /// member makes of the advice, and one that cannot deallocate writes nothing for it.
     fn zero_region(&mut self, region: RegionNo, then: AfterZeroing) {
         let rows = self.geometry.region_rows(region);

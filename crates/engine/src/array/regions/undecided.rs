@@ -101,8 +101,8 @@ impl Array {
         }
     }
 
-    /// A rebuild computed strips from others that do not agree, and nobody can be named: durable
-    /// before any progress behind this is.
+    /// A rebuild computed strips from others that do not agree, and no wrong strip can be located:
+    /// this is durable before any progress beyond it is.
     pub(crate) fn leave_undecided(&mut self, region: RegionNo) {
         if self.map.state(region) == RegionState::Unwritten || self.map.is_undecided(region) {
             return;

@@ -583,9 +583,9 @@ impl Array {
         self.window().is_some_and(|window| window.pending > 0)
     }
 
-    /// Zeroes what the array will have behind its last row before anybody is held: until the
-    /// superblocks tell of the end nobody else touches these rows. True when that is done. What is
-    /// first written from now on is zeroed at rest.
+    /// Zeroes what the array will have behind its last row before shards are quiesced: until
+    /// superblocks have the new end nothing else touches these rows. True when that is done. What
+    /// is first written from now on is zeroed at rest.
     pub(crate) fn end_zeroed(&mut self) -> bool {
         let waits = |window: &&mut Window| window.ends() && window.phase == Doing::Nothing;
         if self.window().as_ref().is_some_and(waits) && self.zeroed_at_end().is_some() {

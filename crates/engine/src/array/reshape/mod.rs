@@ -721,7 +721,7 @@ impl Array {
         let reshape = self.reshape.as_mut().expect("it tells");
         reshape.step = Step::Applying { version };
         if self.stage == Stage::Failed {
-            // Nobody knows which shape the next start finds.
+            // It is unknown which shape the next start finds.
             return;
         }
         let window = reshape.is_window();

@@ -21,7 +21,8 @@
 //!
 //! Invariants:
 //! * No slot goes that has a member.
-//! * What becomes a spare hears of it after the members that stay (`metadata::superblocks`).
+//! * A member that becomes a spare gets the table after the members that stay
+//!   (`metadata::superblocks`).
 //! * The last parity goes only if the command says so.
 //!
 //! Deliberately absent: groups, which have no parities of their own members.

@@ -296,7 +296,7 @@ fn a_write_that_is_done_loses_nothing_to_its_record() {
     }
 }
 
-/// The write is long in place, nobody is lost, and one column has gone bad since.
+/// The write is long in place, no member is lost, and one column has gone bad since.
 #[test]
 fn a_column_that_went_bad_beside_a_record_is_not_covered_up() {
     for case in cases().into_iter().filter(|case| case.before.is_empty()) {

@@ -207,7 +207,7 @@ impl Array {
         self.replay_step();
     }
 
-    /// It counts, but fails nobody: what the member holds may be needed.
+    /// It counts, but fails no member: what the member holds may be needed.
     fn replay_read_error(&mut self, device: DeviceId, job: usize) {
         let piece = &self.replaying().jobs[job].piece;
         let (stripe, lo) = (piece.stripe, piece.lo);

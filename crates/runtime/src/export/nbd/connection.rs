@@ -8,7 +8,7 @@
 //! Invariants:
 //! * A part holds one buffer of the connection's share from before it is asked for until it is
 //!   sent, and a request one place among [`REQUESTS_MAX`] until its answer is: a client that does
-//!   not read stops its own requests and nobody else's.
+//!   not read stops only its own requests.
 //! * Every request is answered once, or the connection is closed.
 //! * A simple reply cannot take back its "no error": a failure after the first part hangs up.
 //!
@@ -167,7 +167,7 @@ impl Reader<'_> {
     }
 
     fn request(&mut self, request: Request) -> io::Result<()> {
-        // The writer goes on taking answers, also when nobody reads them any more.
+        // The writer goes on taking answers, also when the client reads no more.
         let place = Arc::new(self.places.enter());
         if let Some(error) = self.refusal(&request) {
             if request.kind == CommandKind::Write {

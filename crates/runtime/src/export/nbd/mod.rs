@@ -196,7 +196,7 @@ impl Server {
     }
 }
 
-/// Binds the socket. A file that nobody listens behind is in the way, not in use.
+/// Binds the socket. A socket file without a listener is removed: it is not in use.
 fn listen(socket: &Path) -> io::Result<UnixListener> {
     let bound = UnixListener::bind(socket).or_else(|error| {
         if error.kind() != io::ErrorKind::AddrInUse {

@@ -2,9 +2,9 @@
 //! Written from the protocol document of the NetworkBlockDevice project (doc/proto.md).
 //!
 //! Invariants: no bytes make a decoder panic or allocate more than they are long; every length is
-//! checked against a limit before anybody reads that much. Everything is big-endian. Deliberately
-//! absent: sockets, and the order of messages (see `negotiate` and `connection`); TLS, resize,
-//! extended headers, oldstyle.
+//! checked against a limit before that much is read. Everything is big-endian. Deliberately absent:
+//! sockets, and the order of messages (see `negotiate` and `connection`); TLS, resize, extended
+//! headers, oldstyle.
 
 /// Start of the greeting.
 pub const MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");

@@ -605,7 +605,7 @@ impl Device {
         }
     }
 
-    /// Tells its users that it has grown; false where they hear of it only at the next start.
+    /// Announces to its users that it has grown; false where they see it only at the next start.
     pub(crate) fn grown(&self, bytes: u64) -> Result<bool, ServeError> {
         self.driver().update_size(self.id, bytes)
     }

@@ -43,8 +43,8 @@ use crate::ring::{Reaped, Ring, Token};
 pub(crate) type Stock = Vec<(usize, usize)>;
 
 impl QueueStart {
-    /// `started` hears when all tags are fetched; `ended` is dropped when the queue has closed the
-    /// device.
+    /// `started` gets a message when all tags are fetched; `ended` is dropped when the queue has
+    /// closed the device.
     pub(super) fn new(
         device: Arc<File>,
         queue: u16,
@@ -133,7 +133,7 @@ enum Tag {
     NeedsData,
     /// An answer waits for a buffer to fetch the next request with.
     NeedsFetch(i32),
-    /// Nobody's any more.
+    /// It has no owner any more.
     Ended,
 }
 

@@ -5,9 +5,10 @@
 //! behind long ones that found none.
 //!
 //! Invariants:
-//! * Nobody is passed by one that came later and needs a buffer of the same size, of whichever
-//!   queue, so nobody waits for ever.
-//! * While somebody waits for a larger buffer, one of its own size is all that a request gets.
+//! * No request is passed by a later one that needs a buffer of the same size, of whichever queue,
+//!   so none waits for ever.
+//! * While a request waits for a larger buffer, every other request gets only a buffer of its own
+//!   size.
 //!
 //! Deliberately absent: waking (the shard looks again in every turn, and after a while).
 
@@ -67,7 +68,7 @@ impl QueueMemory {
         &self.addresses
     }
 
-    /// Somebody waits.
+    /// A request waits.
     pub(crate) fn is_short(&self) -> bool {
         let shared = self.shared.borrow();
         shared.lines.iter().any(|line| !line.waiters.is_empty())
