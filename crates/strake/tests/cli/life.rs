@@ -847,3 +847,36 @@ fn who_hangs_up_follows_events_no_longer_though_none_comes() {
     let mut lines = BufReader::new(stay).lines();
     assert!(lines.any(|line| line.is_ok_and(|l| l.contains("\"event\":\"started\""))));
 }
+
+#[test]
+fn a_scrub_of_an_array_without_redundancy_says_that_it_compares_nothing() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(12);
+    let bare = "no redundancy is left: there";
+    for (name, level, of, lost, says) in [
+        ("r0", "0", 0..2, None, bare),
+        ("r5", "5", 2..5, Some("0"), bare),
+        ("r1", "1", 5..8, Some("0"), ""),
+        (
+            "r10",
+            "10",
+            8..12,
+            Some("3"),
+            "no redundancy is left in 1 of 2 groups",
+        ),
+    ] {
+        rig.create(name, level, NBD, &devices[of]).ok();
+        if let Some(slot) = lost {
+            rig.run(&["fail", name, slot]).ok();
+        }
+        let run = rig.run(&["scrub", name, "--wait"]);
+        let what = run.json()["what"].to_string();
+        assert_eq!(
+            what.contains("no redundancy is left"),
+            !says.is_empty(),
+            "{name}: {what}"
+        );
+        assert!(what.contains(says), "{name}: {what}");
+    }
+}

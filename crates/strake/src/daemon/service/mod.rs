@@ -39,6 +39,7 @@ use crate::daemon::array::running::{Limits, Running, Start};
 use crate::daemon::changes::{Change, Changes};
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::pools::Tries;
+use crate::daemon::service::scrubs::compares_nothing;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
 use crate::daemon::state::wear::WearLog;
@@ -723,7 +724,11 @@ impl Service {
             "pause" => "paused",
             _ => "stopped",
         };
-        Ok(outcome(name, changed, &format!("{word} {done}")))
+        let limits = match (kind, action) {
+            (Job::Scrub, "start") => compares_nothing(&running.status()?),
+            _ => String::new(),
+        };
+        Ok(outcome(name, changed, &format!("{word} {done}{limits}")))
     }
 
     /// Begins the scrubs that are due, and keeps what those found that ended.

@@ -7,6 +7,8 @@
 //! Invariant: looking writes nothing. Deliberately absent: when scrubs begin (`schedule`), and each finding (events).
 
 use serde::{Deserialize, Serialize};
+use strake_engine::Geometry;
+use strake_engine::event::{MemberState, MemberStatus, Status};
 use strake_format::{ScrubCounts, ScrubResult, Superblock};
 
 use crate::api::{JobJson, ScrubsJson};
@@ -101,6 +103,30 @@ impl Service {
         let jobs = running.json()?.jobs;
         Ok(json(&self.dir, &running.status()?.superblock, &jobs))
     }
+}
+
+/// Where a scrub has nothing to compare strips with, because no redundancy is left there. Empty
+/// where it compares all.
+pub(crate) fn compares_nothing(status: &Status) -> String {
+    let geometry = Geometry::of(&status.superblock);
+    let in_sync = |member: &&MemberStatus| member.state == MemberState::InSync;
+    let slots = status.members.iter().filter(in_sync).filter_map(|m| m.slot);
+    let mut left = vec![0; geometry.groups as usize];
+    for slot in slots {
+        if let Some(left) = left.get_mut(usize::from(slot.0) / geometry.width) {
+            *left += 1;
+        }
+    }
+    let bare = left.iter().filter(|left| **left <= geometry.k).count();
+    let where_it_is = match (bare, left.len()) {
+        (0, _) => return String::new(),
+        (bare, all) if bare < all => format!(" in {bare} of {all} groups"),
+        _ => String::new(),
+    };
+    format!(
+        "; no redundancy is left{where_it_is}: there it finds blocks that cannot be read, and \
+         compares nothing"
+    )
 }
 
 #[cfg(test)]
