@@ -42,7 +42,8 @@ pub enum ServeError {
     },
     /// This process cannot have the memory.
     #[error(
-        "the array needs {needs} bytes of buffers, {others} more are in use by other arrays, and there are {has} ({of})"
+        "the array needs {needs} bytes of buffers, {others} more are in use by other arrays, and \
+         there are {has} ({of})"
     )]
     NoMemory {
         /// Bytes that the array needs.
@@ -56,7 +57,8 @@ pub enum ServeError {
     },
     /// This process cannot have the descriptors.
     #[error(
-        "{open} descriptors are open, the array needs {needs} more, some must be left to administer it, and {limit} is the limit (RLIMIT_NOFILE)"
+        "{open} descriptors are open, the array needs {needs} more, some must be left to \
+         administer it, and {limit} is the limit (RLIMIT_NOFILE)"
     )]
     Descriptors {
         /// Descriptors that are open.

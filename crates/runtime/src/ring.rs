@@ -98,17 +98,25 @@ pub(crate) fn no_io_uring(error: &io::Error) -> ServeError {
     let disabled = disabled.unwrap_or_default();
     let why = match (error.raw_os_error(), disabled.trim()) {
         (Some(libc::EPERM), "1") => {
-            "the sysctl kernel.io_uring_disabled is 1, and this process is not in its group".to_owned()
+            "the sysctl kernel.io_uring_disabled is 1, and this process is not in its \
+             group"
+                .to_owned()
         }
         (Some(libc::EPERM), "2") => "the sysctl kernel.io_uring_disabled is 2".to_owned(),
         (Some(libc::EPERM | libc::EACCES), _) => {
-            "the kernel forbids it to this process (seccomp, as in a container, or a security module)".to_owned()
+            "the kernel forbids it to this process (seccomp, as in a container, or a security \
+             module)"
+                .to_owned()
         }
         (Some(libc::ENOMEM), _) => {
-            "there is no memory for its rings (RLIMIT_MEMLOCK of the process, or the machine's)".to_owned()
+            "there is no memory for its rings (RLIMIT_MEMLOCK of the process, or the \
+             machine's)"
+                .to_owned()
         }
         (Some(libc::ENOSYS), _) => "this kernel has none, or it is forbidden (seccomp)".to_owned(),
-        (Some(libc::EMFILE | libc::ENFILE), _) => "no descriptor is left (RLIMIT_NOFILE)".to_owned(),
+        (Some(libc::EMFILE | libc::ENFILE), _) => {
+            "no descriptor is left (RLIMIT_NOFILE)".to_owned()
+        }
         _ => error.to_string(),
     };
     ServeError::NoIoUring(why)

@@ -239,11 +239,14 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
     let s = &report.stats;
     println!(
         "{} seeds, {} failures: {} requests, {} power cuts, {} kills, {} stops, {} members lost, \
-         {} stale returns, {} older images, {} live ones, {} hollowed, {} kept, {} partial rebuilds, {} rebuilds, {} resyncs, {} inits, {} scrubs, \
+         {} stale returns, {} older images, {} live ones, {} hollowed, {} kept, \
+         {} partial rebuilds, {} rebuilds, {} resyncs, {} inits, {} scrubs, \
          {} latent errors ({} repaired), {} hedged reads ({} won, {} lost, {} refused), \
-         {} slow members, {} rotten strips, {} rotten blocks among all else ({} true again), {} writes silently lost, {} misdirected, {} cures, \
+         {} slow members, {} rotten strips, {} rotten blocks among all else ({} true again), \
+         {} writes silently lost, {} misdirected, {} cures, \
          {} writes torn, {} lost, {} resets ({} tried again), {} failed before they vanished, \
-         {} arrays with tall strips, {} batches padded, {} grown unequally, {} stripes spoilt when written ({} blocks given up), {} undecided parts accepted; {:.1} seeds/s; trace {}",
+         {} arrays with tall strips, {} batches padded, {} grown unequally, {} stripes spoilt \
+         when written ({} blocks given up), {} undecided parts accepted; {:.1} seeds/s; trace {}",
         report.seeds,
         report.failures,
         s.asks,

@@ -282,7 +282,8 @@ mod tests {
     fn sources_of_the_release_itself_are_taken_with_another_suite() {
         let stanzas = "Types: deb\n# a note\nURIs: http://a.example/d\nSuites: old old-updates\n\
                        Components: main\nSigned-By: /k.gpg\n\n\
-                       Types: deb\nURIs: http://a.example/s\nSuites: old-security\nComponents: main";
+                       Types: deb\nURIs: http://a.example/s\n\
+                       Suites: old-security\nComponents: main";
         let lines = "deb http://tool.example old-tool main\n# deb http://b.example old main\n\
                      deb [arch=amd64 signed-by=/l.gpg] http://c.example old main contrib\n";
         let got = sources(&[stanzas.to_owned(), lines.to_owned()], "old", "new");

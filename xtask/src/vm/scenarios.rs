@@ -183,7 +183,8 @@ pub(crate) const BOOTS: [Boot; 11] = [
         scenarios: &[
             scenario(
                 "reads-in-place",
-                "a newer kernel's ublk mode, in batches, under fio: SIGKILL, then a drive is pulled",
+                "a newer kernel's ublk mode, in batches, under fio: SIGKILL, then a drive is \
+                 pulled",
             ),
             scenario(
                 "grow",
@@ -267,7 +268,8 @@ pub(crate) const BOOTS: [Boot; 11] = [
             ),
             scenario(
                 "path-errors",
-                "the way to drives fails under fio, commands are lost; with a volatile cache and without",
+                "the way to drives fails under fio, commands are lost; with a volatile cache and \
+                 without",
             ),
             scenario(
                 "silence",
@@ -297,15 +299,18 @@ pub(crate) const BOOTS: [Boot; 11] = [
         scenarios: &[
             scenario(
                 "move",
-                "data moves to a drive more under fio: stop, SIGKILL, growth while mounted, a drive is pulled",
+                "data moves to a drive more under fio: stop, SIGKILL, growth while mounted, a \
+                 drive is pulled",
             ),
             scenario(
                 "groups",
-                "RAID 5 becomes RAID 50 under fio, with a SIGKILL; a drive of each group is pulled; RAID 5 again",
+                "RAID 5 becomes RAID 50 under fio, with a SIGKILL; a drive of each group is \
+                 pulled; RAID 5 again",
             ),
             scenario(
                 "lower",
-                "RAID 6 becomes RAID 5 under fio, with a SIGKILL, and rebuilds a lost drive onto its spare",
+                "RAID 6 becomes RAID 5 under fio, with a SIGKILL, and rebuilds a lost drive onto \
+                 its spare",
             ),
             scenario("move-cut", "the power goes while data moves"),
         ],

@@ -82,8 +82,8 @@ fn build() -> Result<PathBuf> {
     fs::create_dir_all(&work)?;
     let package = debian::source(SERIES, &folder(), &work.join("package")).with_context(|| {
         format!(
-            "the source of Linux {SERIES}, which the user-mode kernel is built of, could not be had \
-             (Debian package linux-source-{SERIES}.*)"
+            "the source of Linux {SERIES}, which the user-mode kernel is built of, could not be \
+             had (Debian package linux-source-{SERIES}.*)"
         )
     })?;
     println!("building a user-mode kernel of Linux {package}");

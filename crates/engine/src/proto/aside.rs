@@ -88,8 +88,8 @@ impl fmt::Display for Aside {
             ),
             Aside::MapDamaged { page, had } => write!(
                 f,
-                "cannot be told from an older image: page {page} of its region map is damaged, and had \
-                 version {had}"
+                "cannot be told from an older image: page {page} of its region map is damaged, \
+                 and had version {had}"
             ),
             Aside::Emptied { offset } => write!(
                 f,

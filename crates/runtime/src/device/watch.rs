@@ -45,7 +45,10 @@ impl Watch {
         let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
         let inotify = inotify::init(flags)
             .inspect_err(|error| {
-                tracing::warn!(%error, "no inotify: members that go while nothing uses them are not noticed");
+                tracing::warn!(
+                    %error,
+                    "no inotify: members that go while nothing uses them are not noticed"
+                );
             })
             .ok();
         Watch {

@@ -182,13 +182,16 @@ impl Control {
             | EventKind::SpareAdded { device } => Some(device),
             _ => None,
         };
+        let by_io = |cause| {
+            let errors = [OutCause::WriteError, OutCause::ReadErrors];
+            errors.contains(&cause) || matches!(cause, OutCause::Gone | OutCause::TimedOut)
+        };
         let errno = match event.kind {
             EventKind::MemberOut {
                 device: Some(id),
-                cause:
-                    OutCause::Gone | OutCause::WriteError | OutCause::TimedOut | OutCause::ReadErrors,
+                cause,
                 ..
-            } => devices.recent_errno(id),
+            } if by_io(cause) => devices.recent_errno(id),
             EventKind::ReadError { device, .. } | EventKind::MemberFailing { device, .. } => {
                 devices.recent_errno(device)
             }

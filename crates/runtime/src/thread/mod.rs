@@ -106,7 +106,10 @@ impl Threads {
         }
         for device in &busy {
             let device = device.display();
-            tracing::warn!(%device, "the kernel still has I/O on it: it stays busy until that ends");
+            tracing::warn!(
+                %device,
+                "the kernel still has I/O on it: it stays busy until that ends"
+            );
         }
         busy.into_iter().collect()
     }

@@ -76,6 +76,7 @@ pub(crate) fn rots_beside_a_bad_one(array: &mut Scenario, rng: &mut Prng) {
     let wrong: Vec<u64> = (0..blocks).filter(|&at| !changed(at)).collect();
     assert!(
         wrong.is_empty(),
-        "blocks {wrong:?} of a strip took what rots in another, for a sector of it that cannot be read"
+        "blocks {wrong:?} of a strip took what rots in another, for a sector of it that cannot be \
+         read"
     );
 }

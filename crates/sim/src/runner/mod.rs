@@ -95,7 +95,8 @@ fn world_text(plan: &Plan) -> String {
         .unwrap_or_default();
     let caches = plan.devices.iter().filter(|d| d.volatile_cache).count();
     format!(
-        "level {}, {} members{group}, {} spares, strip {}, block {}, {:?}, write hole {:?}, {} shards{}, {} queues, \
+        "level {}, {} members{group}, {} spares, strip {}, block {}, {:?}, write hole {:?}, \
+         {} shards{}, {} queues, \
          {} of {} devices with a volatile cache",
         plan.shape.level,
         plan.shape.members,

@@ -545,7 +545,8 @@ impl World {
             match self.audit(&spot, undecided.contains(&region)) {
                 Err(text) => {
                     let text = format!(
-                        "{}, column {} rots at {:#x} (region {}): {text}; built {:#b}, touched {}, blind {}",
+                        "{}, column {} rots at {:#x} (region {}): {text}; built {:#b}, \
+                         touched {}, blind {}",
                         spot.stripe,
                         spot.column,
                         spot.at,
