@@ -601,7 +601,8 @@ mod tests {
         let text = "impl Shard {}\nimpl<T> fmt::Debug for crate::shard::Shard {}\nimpl Shards {}\n";
         assert_eq!(found("stripe/codes.rs", text).len(), 2 + 1, "and the path");
         assert!(found("shard/op/read.rs", text).is_empty());
-        let text = "pub struct Shard {\n    pub(crate) now: Time,\n    pub id: u8,\n    out: u8,\n}\n\
+        let text = "pub struct Shard {\n    pub(crate) now: Time,\n    pub id: u8,\n\
+                    \x20   out: u8,\n}\n\
                     struct Other {\n    pub(crate) a: u8,\n}\n";
         assert_eq!(found("shard/mod.rs", text).len(), 1);
         assert!(found("shard/mod.rs", "pub struct Shard {\n    now: Time,\n}\n").is_empty());

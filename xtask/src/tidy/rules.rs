@@ -1,5 +1,6 @@
 //! The rules over the text of files. Each rule is one function and says what to do instead.
 
+use super::prose::is_open;
 use super::source::{Source, grouped_std, has_word};
 use super::{Finding, Weight};
 
@@ -185,7 +186,7 @@ fn sizes(path: &str, text: &str, source: &Source) -> Vec<Finding> {
     let wide: Vec<usize> = text
         .lines()
         .enumerate()
-        .filter(|(_, line)| columns(line) > COLUMNS)
+        .filter(|(_, line)| columns(line) > COLUMNS && !is_row(line))
         .map(|(at, _)| at + 1)
         .collect();
     if let Some(&first) = wide.first() {
@@ -193,9 +194,18 @@ fn sizes(path: &str, text: &str, source: &Source) -> Vec<Finding> {
             "{} lines wider than {COLUMNS} columns; break them",
             wide.len()
         );
-        findings.push(warning(path, first, what));
+        findings.push(match is_open(path) {
+            true => warning(path, first, what),
+            false => error(path, first, what),
+        });
     }
     findings
+}
+
+/// A row of a table in a comment, which cannot be broken.
+fn is_row(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("//") && line.trim_start_matches(['/', '!', ' ']).starts_with('|')
 }
 
 /// Words that may not stand in code.
