@@ -1,8 +1,8 @@
 //! The pages of `docs/reference`, made from the code that they describe.
 //!
 //! Invariant: a page is what [`PAGES`] makes, byte for byte. With `STRAKE_REFERENCE=write` the test
-//! writes the pages instead of comparing them. Deliberately absent: an interface; only the test uses
-//! this file.
+//! writes the pages instead of comparing them. Deliberately absent: an interface; only the test
+//! uses this file.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -261,7 +261,7 @@ const EVENTS: &[Group] = &[
             ),
             (
                 "inconsistent",
-                "A scrub found a stripe whose strips do not agree, and not which is wrong.",
+                "A scrub found a stripe with strips that do not agree, and not which is wrong.",
             ),
             (
                 "undecided",

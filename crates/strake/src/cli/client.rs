@@ -34,8 +34,8 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 const LIFE_PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is asked that while its answer is waited for.
 const LIFE_PERIOD: Duration = Duration::from_secs(5);
-/// How long a daemon that lives may take for an answer: longer than anything that it waits for, also where a start that
-/// is refused late stops the array again (three waits of 320 s).
+/// How long a daemon that lives may take for an answer: longer than anything that it waits for,
+/// also where a start that is refused late stops the array again (three waits of 320 s).
 const ANSWER_PATIENCE: Duration = Duration::from_secs(1200);
 
 fn silent(what: &str, patience: Duration) -> Failure {

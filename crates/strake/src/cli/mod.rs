@@ -30,8 +30,8 @@ pub(crate) const DONE: u8 = 0;
 /// Why an answer could not be written to standard output.
 static UNWRITTEN: OnceLock<Failure> = OnceLock::new();
 
-/// Writes to standard output. Answers false if that is not possible: the reader has gone away (head,
-/// less) and does not want the rest, or it failed otherwise, which [`unwritten`] has then.
+/// Writes to standard output. Answers false if that is not possible: the reader has gone away
+/// (head, less) and does not want the rest, or it failed otherwise, which [`unwritten`] has then.
 pub(crate) fn print(bytes: &[u8]) -> bool {
     let mut out = std::io::stdout().lock();
     printed(out.write_all(bytes).and_then(|()| out.flush()))
@@ -170,8 +170,8 @@ pub(crate) fn url(name: &str, verb: &str) -> Result<String, Failure> {
     })
 }
 
-/// The one rule for all that destroys data: it is asked about on a terminal, and without one `--yes`
-/// must say it.
+/// The one rule for all that destroys data: it is asked about on a terminal, and without one
+/// `--yes` must say it.
 pub(crate) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
     if yes {
         return Ok(());
@@ -179,7 +179,7 @@ pub(crate) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(Failure::new(Code::NotConfirmed, what));
     }
-    // Who cannot be asked does not answer.
+    // Without a terminal there is no answer.
     let _ = write!(std::io::stderr(), "{what}. Go on? [y/N] ");
     let mut line = String::new();
     // Nothing read means no.
@@ -190,9 +190,9 @@ pub(crate) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
     }
 }
 
-/// The same for what is asked for with `--force` (or `--shrink`): what that overrides is what would be
-/// destroyed. `check` asks for a dry run, with the option or without. Where nothing has to be overridden
-/// there is no question, and what is refused all the same is refused before it.
+/// The same for what is asked for with `--force` (or `--shrink`): what that overrides is what would
+/// be destroyed. `check` asks for a dry run, with the option or without. Where nothing has to be
+/// overridden there is no question, and what is refused all the same is refused before it.
 pub(crate) fn confirm_force<T>(
     yes: bool,
     check: impl Fn(bool) -> Result<T, Failure>,
@@ -208,8 +208,8 @@ pub(crate) fn confirm_force<T>(
     }
 }
 
-/// The same for a start that takes members in whose content may be lost, because too few are left
-/// without them. `check` rehearses the start, with `--force` or without.
+/// The same for a start that takes in members that may have lost their content, because too few are
+/// left without them. `check` rehearses the start, with `--force` or without.
 pub(crate) fn confirm_emptied<T>(
     yes: bool,
     name: &str,

@@ -20,8 +20,8 @@ use crate::common::errors::{Code, Exit, Failure};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(250);
-/// So long a job may be neither at work nor over: data that stands still, a spare that is just taken, an
-/// event that is on its way.
+/// So long a job may be neither at work nor over: data that stands still, a spare that is just
+/// taken, an event that is on its way.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A job that is waited for.
@@ -120,8 +120,9 @@ impl<'a> Wait<'a> {
         self.end(array, kind)
     }
 
-    /// Waits until the array has the shape that it is to get: data moves no more, and what was added
-    /// is rebuilt. What waits itself, for a member or a command, is not waited for without end.
+    /// Waits until the array has the shape that it is to get: data moves no more, and what was
+    /// added is rebuilt. What waits itself, for a member or a command, is not waited for without
+    /// end.
     pub(crate) fn until_shaped(&self) -> Result<End, Failure> {
         const KINDS: [&str; 3] = ["restripe", "rebuild", "resync"];
         let mut bar = Bar::new("restripe", 0, self.context.json);

@@ -1,7 +1,7 @@
 //! `strake config`: the configuration of all arrays in a file, and arrays made again from it.
 //!
-//! Invariants: those of the command line (`cli`); a backup needs no daemon, a file is replaced as a whole or not at all.
-//! Deliberately absent: deciding what may be restored (the daemon's).
+//! Invariants: those of the command line (`cli`); a backup needs no daemon, a file is replaced as a
+//! whole or not at all. Deliberately absent: deciding what may be restored (the daemon's).
 
 use std::fs;
 use std::io::ErrorKind;

@@ -1,7 +1,7 @@
 //! The commands: each asks the daemon, or does itself what needs none.
 //!
-//! Invariants: those of the command line (`cli`). Deliberately absent: engine and devices (they are behind the API and
-//! `offline`).
+//! Invariants: those of the command line (`cli`). Deliberately absent: engine and devices (they are
+//! behind the API and `offline`).
 
 pub(crate) mod config;
 pub(crate) mod offline;
@@ -151,7 +151,7 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
     let (yes, wait) = (args.yes, args.wait && !args.dry_run);
     let request = create_request(args)?;
     let client = match wait {
-        // Who waits waits for an array that serves.
+        // `--wait` waits for an array that serves.
         true => Some(Client::need(&context.dir)?),
         false => Client::find(&context.dir)?,
     };

@@ -220,7 +220,7 @@ pub(crate) fn rename(
     Ok(done(name, &format!("is called {new} now")))
 }
 
-/// Adopts an array: the next who serves arrays here serves it, by this name.
+/// Adopts an array: the next daemon here serves it, by this name.
 pub(crate) fn import(
     context: &Context,
     array: &str,

@@ -1,7 +1,7 @@
 //! `strake pool`: devices that wait for whichever array needs a spare first.
 //!
-//! Invariants: those of the command line (`cli`); without a daemon the same is done here. Deliberately absent: deciding
-//! who gets a device (the daemon's).
+//! Invariants: those of the command line (`cli`); without a daemon the same is done here.
+//! Deliberately absent: deciding which array gets a device (the daemon's).
 
 use crate::api::*;
 use crate::cli::args::pool::{PoolCommand, PoolDevices};

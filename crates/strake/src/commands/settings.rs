@@ -1,7 +1,7 @@
 //! `strake set` and `strake get`: settings as people write them, and as JSON has them.
 //!
-//! Invariant: a value that a setting does not take is refused before a daemon is asked, and the error
-//! says what it takes. Deliberately absent: what settings mean (the daemon's).
+//! Invariant: a value that a setting does not take is refused before a daemon is asked, and the
+//! error says what it takes. Deliberately absent: what settings mean (the daemon's).
 
 use strake_format::{ArrayName, WriteHole};
 

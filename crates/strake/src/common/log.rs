@@ -1,18 +1,19 @@
 //! The log: lines go through a bounded queue to one thread, which writes them to standard error.
 //!
 //! A log that cannot be written, or that nobody reads, stops nothing: a thread that logs copies its
-//! line into memory that was allocated at the start, and goes on. When the queue is full, or the line
-//! cannot be written, it is dropped and counted. The writer logs the count as soon as it can write
-//! again; `/metrics` has it as `strake_log_lines_dropped_total`.
+//! line into memory that was allocated at the start, and goes on. When the queue is full, or the
+//! line cannot be written, it is dropped and counted. The writer logs the count as soon as it can
+//! write again; `/metrics` has it as `strake_log_lines_dropped_total`.
 //!
 //! Invariants:
-//! * Logging takes no lock, writes no file and never panics. A shard's thread may log at any moment,
-//!   also where the log lies on what its array serves, or on memory that is swapped to it.
+//! * Logging takes no lock, writes no file and never panics. A shard's thread may log at any
+//!   moment, also where the log lies on what its array serves, or on memory that is swapped to it.
 //! * Only the writer writes to standard error while there is one: it alone waits for it.
-//! * SIGPIPE is ignored (Rust's start-up does so): a reader that has gone away is an error of the write.
+//! * SIGPIPE is ignored (Rust's start-up does so): a reader that has gone away is an error of the
+//!   write.
 //!
-//! Why not `tracing-appender`: its queue holds lines that are allocated by the thread that logs, each
-//! anew, and has no bound in bytes. Deliberately absent: files, rotation, levels (`RUST_LOG`).
+//! Why not `tracing-appender`: its queue holds lines that are allocated by the thread that logs,
+//! each anew, and has no bound in bytes. Deliberately absent: files, rotation, levels (`RUST_LOG`).
 
 use std::io;
 use std::os::fd::AsFd as _;

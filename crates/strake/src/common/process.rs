@@ -13,8 +13,8 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 /// SIGTERM and SIGINT, caught from the moment that this is made. SIGHUP, which a terminal that goes
-/// sends, ends nothing then; nor does SIGXFSZ: a write beyond `ulimit -f` fails with EFBIG, which is
-/// an error of the file that it goes to.
+/// sends, ends nothing then; nor does SIGXFSZ: a write beyond `ulimit -f` fails with EFBIG, which
+/// is an error of the file that it goes to.
 #[derive(Debug)]
 pub(crate) struct EndSignals {
     term: Signal,

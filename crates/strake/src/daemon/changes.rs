@@ -1,11 +1,11 @@
-//! Who changes what: one change at a time of each array, name and pool.
+//! Locks of changes: one change at a time of each array, name and pool.
 //!
 //! A change holds keys: the name and the uuid of its array, both names of a rename, `pools` for the
 //! pools of spares. Two changes exclude each other if they share a key; a change of one array that
 //! hangs on a device keeps no other array from its administration.
 //!
 //! Invariants: the keys that one call takes are taken together or not at all; no wait for a key is
-//! longer than the patience given. Deliberately absent: what a change does, and who may read (looking
+//! longer than the patience given. Deliberately absent: what a change does, and reading (which
 //! takes no key).
 
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ impl Changes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes these keys for a user, who waits a moment for another change.
+    /// Takes these keys for a command, which waits a moment for another change.
     pub(crate) fn begin(&self, keys: Vec<String>) -> Result<Change<'_>, Failure> {
         self.begin_within(keys, PATIENCE)
     }

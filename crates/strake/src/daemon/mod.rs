@@ -1,6 +1,7 @@
 //! The arrays of one STRAKE_DIR: what a daemon knows and decides, and what it keeps.
 //!
-//! Invariant: what may block is called from `spawn_blocking`. Deliberately absent: HTTP (`http`), the process (`serve`).
+//! Invariant: what may block is called from `spawn_blocking`. Deliberately absent: HTTP (`http`),
+//! the process (`serve`).
 
 pub(crate) mod array;
 pub(crate) mod changes;

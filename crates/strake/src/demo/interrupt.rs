@@ -1,8 +1,9 @@
 //! The demo is interrupted: by SIGINT, SIGTERM, or SIGHUP of a terminal that goes away.
 //!
-//! Order: a thread takes the signal → the play sees it before its next act, request to the daemon or
-//! piece of load, and ends as any play ends: load, block device, daemon, folder. What does not end in
-//! time (a request that waits for a daemon that was just killed) is ended from here: daemon, folder.
+//! Order: a thread takes the signal → the play sees it before its next act, request to the daemon
+//! or piece of load, and ends as any play ends: load, block device, daemon, folder. What does not
+//! end in time (a request that waits for a daemon that was just killed) is ended from here: daemon,
+//! folder.
 //!
 //! Invariant: whatever happens, what the demo made is gone before the process ends. Deliberately
 //! absent: SIGKILL, after which the daemon ends by itself and the next demo removes the folder

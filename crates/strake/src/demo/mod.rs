@@ -34,7 +34,7 @@ use crate::demo::oracle::{BLOCK, Oracle};
 use crate::demo::stage::{NAME, Stage};
 use crate::demo::target::Target;
 
-/// The slot whose member is taken away.
+/// The slot that loses its member.
 const VICTIM: usize = 1;
 
 /// What the demo ends with (cli.md).

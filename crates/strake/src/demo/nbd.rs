@@ -139,7 +139,7 @@ impl Connection {
         std::thread::Builder::new()
             .name("nbd replies".to_owned())
             .spawn(move || {
-                // Why it ended does not matter: everybody who waits learns that it did.
+                // Why it ended does not matter: all waiting threads learn that it did.
                 let _ = shared.read_replies(reader);
                 shared.dead.store(true, Ordering::SeqCst);
                 locked(&shared.waiting).clear();
@@ -177,7 +177,7 @@ impl Connection {
         self.dead.load(Ordering::SeqCst)
     }
 
-    /// Ends it: whoever waits learns that it broke.
+    /// Ends it: waiting threads learn that it broke.
     pub(crate) fn close(&self) {
         // It may be closed already.
         let _ = locked(&self.write).shutdown(std::net::Shutdown::Both);
@@ -193,8 +193,8 @@ impl Connection {
             Ask::Flush => (0, 0),
         };
         locked(&self.waiting).insert(cookie, Waiter { read_bytes, answer });
-        // Whoever dies after this looks at `waiting` and finds the cookie; whoever died before is
-        // seen here.
+        // If the connection dies after this, its reader finds the cookie in `waiting`; if it died
+        // before, that is seen here.
         if self.is_dead() {
             locked(&self.waiting).remove(&cookie);
             return Err(Trouble::Broken);

@@ -1,9 +1,9 @@
 //! The stage: temporary folder, member files, and a real daemon in a process of its own.
 //!
 //! Invariants: whatever happens, the daemon is ended when the stage goes, and the folder is removed
-//! unless it is to be kept. A demo that is killed takes its daemon with it (the kernel sees to that),
-//! and lets go of the lock in its folder, by which the next demo knows that it may remove it.
-//! Deliberately absent: the play (mod).
+//! unless it is to be kept. A demo that is killed takes its daemon with it (the kernel sees to
+//! that), and lets go of the lock in its folder, by which the next demo knows that it may remove
+//! it. Deliberately absent: the play (mod).
 
 use std::fs::{self, File};
 use std::io;
@@ -49,7 +49,8 @@ fn pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
-/// A lock in the folder that no other demo can take before this one has it: it gets its name afterwards.
+/// A lock in the folder that no other demo can take before this one has it: it gets its name
+/// afterwards.
 fn lock(folder: &Path) -> io::Result<File> {
     let made = folder.join("lock.new");
     let file = File::create_new(&made)?;

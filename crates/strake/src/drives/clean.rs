@@ -1,8 +1,11 @@
-//! Cleaning devices: what Strake left on them is wiped, of members of arrays that do not run and of devices in pools.
+//! Cleaning devices: what Strake left on them is wiped, of members of arrays that do not run and of
+//! devices in pools.
 //!
-//! Order: checks of all devices → all are held, so that nobody can start their arrays → the two places of superblocks and
-//! labels, flush → map, lists and log. Invariant: nothing is written where nothing of ours was found, where somebody uses
-//! the device, or before all devices are held; over what somebody else put there, nothing but what is certainly ours. Deliberately absent: data; it is what it was.
+//! Order: checks of all devices → all are held, so that nobody can start their arrays → the two
+//! places of superblocks and labels, flush → map, lists and log. Invariant: nothing is written
+//! where nothing of ours was found, where somebody uses the device, or before all devices are held;
+//! over what somebody else put there, nothing but what is certainly ours. Deliberately absent:
+//! data; it is what it was.
 
 use std::path::PathBuf;
 
@@ -20,7 +23,7 @@ pub(crate) struct Found {
     pub(crate) path: PathBuf,
     /// In words.
     pub(crate) was: String,
-    /// Of a member whose superblock can be believed.
+    /// Of a member with a superblock that can be believed.
     superblock: Option<Box<Superblock>>,
 }
 

@@ -1,9 +1,11 @@
-//! Destroying an array that does not run: the superblocks of all its members that are there are wiped.
+//! Destroying an array that does not run: the superblocks of all its members that are there are
+//! wiped.
 //!
-//! Order: all are held, so that nobody can start the array in between → the superblocks go, one member after the other.
-//! Invariants: over what somebody else put on a member nothing is written but zeroes over what is certainly ours; a
-//! member that cannot be wiped keeps none of the others from it, and what still carries a superblock is named.
-//! Deliberately absent: remembering the array as destroyed (`daemon::state::destroyed`).
+//! Order: all are held, so that nobody can start the array in between → the superblocks go, one
+//! member after the other. Invariants: over what somebody else put on a member nothing is written
+//! but zeroes over what is certainly ours; a member that cannot be wiped keeps none of the others
+//! from it, and what still carries a superblock is named. Deliberately absent: remembering the
+//! array as destroyed (`daemon::state::destroyed`).
 
 use strake_format::{Layout, MemberUuid};
 use strake_runtime::{Device, OpenMode};
@@ -15,8 +17,8 @@ use crate::drives::find::FoundArray;
 use crate::drives::make;
 use crate::drives::reused;
 
-/// Wipes the superblocks of every member found, or says that it would. Answers what was done, and which members still
-/// carry one.
+/// Wipes the superblocks of every member found, or says that it would. Answers what was done, and
+/// which members still carry one.
 pub(crate) fn found(found: &FoundArray, dry_run: bool) -> Result<String, Failure> {
     let open = |member: &find::FoundMember| Device::open(&member.path, OpenMode::Member);
     let usable: Vec<Device> = found.usable().map(open).collect::<Result<_, _>>()?;

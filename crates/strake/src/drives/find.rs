@@ -1,9 +1,10 @@
 //! Arrays on drives: which devices carry members, and what they make together.
 //!
-//! Invariants: looking never writes and never waits for a device that an array of ours exports. What carries a superblock
-//! and cannot be used as it is (it is damaged, it shrank, something foreign lies on it) is *set aside*: it is told with
-//! what is wrong with it, and no array is assembled with it. One drive under several names counts once, by the uppermost.
-//! Which superblock to believe is the format's word ([`strake_format::select_array`]), not ours.
+//! Invariants: looking never writes and never waits for a device that an array of ours exports.
+//! What carries a superblock and cannot be used as it is (it is damaged, it shrank, something
+//! foreign lies on it) is *set aside*: it is told with what is wrong with it, and no array is
+//! assembled with it. One drive under several names counts once, by the uppermost. Which superblock
+//! to believe is the format's word ([`strake_format::select_array`]), not ours.
 //!
 //! Deliberately absent: opening members for service.
 
@@ -188,7 +189,8 @@ impl FoundArray {
         let believed = believed.filter(|member| live.contains(member)).collect();
         (live, believed)
     }
-    /// Members and spares that its table lists and that were not found, not even set aside: their slots and uuids.
+    /// Members and spares that its table lists and that were not found, not even set aside: their
+    /// slots and uuids.
     pub(crate) fn away(&self) -> Vec<(Option<u8>, MemberUuid)> {
         let table = &self.authority().image.superblock;
         let slots = table.slots.iter().enumerate();
@@ -446,7 +448,8 @@ fn member_at(path: &Path) -> Option<FoundMember> {
     }
 }
 
-/// A superblock of a device whose copies cannot be believed: it tells which member it was, and nothing else.
+/// A superblock of a device without a believable copy: it tells which member it was, and nothing
+/// else.
 fn one_copy(device: &Device) -> Option<MemberImage> {
     let offsets = Layout::superblock_offsets(device.info().bytes);
     let superblock = offsets.iter().find_map(|&offset| {

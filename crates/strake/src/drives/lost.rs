@@ -1,8 +1,9 @@
-//! Members whose superblocks are lost, recognised by what else they carry: the pages of the region map name array and
-//! member.
+//! Members that lost their superblocks, recognised by what else they carry: the pages of the region
+//! map name array and member.
 //!
-//! Invariants: nothing is written; a device without a whole page or superblock of the array is never taken for one of
-//! its members. Deliberately absent: guessing by path, size or serial number.
+//! Invariants: nothing is written; a device without a whole page or superblock of the array is
+//! never taken for one of its members. Deliberately absent: guessing by path, size or serial
+//! number.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,8 @@ pub(crate) struct Remains {
     pub(crate) member: Option<MemberUuid>,
     /// Its superblock, if that is left.
     pub(crate) superblock: Option<Superblock>,
-    /// What the two places of each page of its region map hold, if it is of this array and this member.
+    /// What the two places of each page of its region map hold, if it is of this array and this
+    /// member.
     pub(crate) pages: Vec<[Option<MapPage>; 2]>,
     /// Its newest list of unreadable blocks.
     pub(crate) list: Option<UnreadableList>,
@@ -41,8 +43,8 @@ impl Remains {
         }
     }
 
-    /// The newest version of each page of its region map; None where none is whole. Members that were in sync to the
-    /// end have the same.
+    /// The newest version of each page of its region map; None where none is whole. Members that
+    /// were in sync to the end have the same.
     pub(crate) fn newest(&self) -> impl Iterator<Item = Option<&MapPage>> {
         let pages = self.pages.iter();
         pages.map(|places| places.iter().flatten().max_by_key(|page| page.sequence))
@@ -59,8 +61,9 @@ pub(crate) fn look(paths: &[PathBuf], array: ArrayUuid, layout: &Layout) -> Vec<
     once.into_iter().map(|(remains, _)| remains).collect()
 }
 
-/// What one device carries of the array, which may be nothing; None where it cannot be read. A member of another array,
-/// or a device in a pool, carries nothing, whatever is left on it from before.
+/// What one device carries of the array, which may be nothing; None where it cannot be read. A
+/// member of another array, or a device in a pool, carries nothing, whatever is left on it from
+/// before.
 pub(crate) fn look_at(path: &Path, array: ArrayUuid, layout: &Layout) -> Option<Remains> {
     let device = Device::open(path, OpenMode::ReadOnly).ok()?;
     let superblock = device.read_member().ok().map(|image| image.superblock);

@@ -5,8 +5,8 @@
 //! copy, flush. Invariant: after an error nothing half-made is left: the superblocks of every
 //! device touched are zeroed.
 //!
-//! An array that is restored is made the same way, over data that stays; after an error only the devices that were
-//! written to lose their superblocks.
+//! An array that is restored is made the same way, over data that stays; after an error only the
+//! devices that were written to lose their superblocks.
 //!
 //! Deliberately absent: starting what was made.
 
@@ -33,8 +33,8 @@ use crate::settings::words;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Prepare {
     Nothing,
-    /// It holds the data of an array that was, and so do the places of its metadata until they are written over: they
-    /// tell which member was which.
+    /// It holds the data of an array that was, and so do the places of its metadata until they are
+    /// written over: they tell which member was which.
     Keep,
     Trim,
 }
@@ -84,8 +84,8 @@ pub(crate) fn parse_strip(bytes: Option<u64>) -> Result<Option<u32>, Failure> {
     Ok(Some(bytes as u32))
 }
 
-/// Makes the array (or, with `dry_run`, only checks that it could be made). `may` refuses one of such a superblock and
-/// so many devices before anything is written.
+/// Makes the array (or, with `dry_run`, only checks that it could be made). `may` refuses one of
+/// such a superblock and so many devices before anything is written.
 pub(crate) fn make(
     request: &CreateRequest,
     taken: &[String],
@@ -202,8 +202,9 @@ fn too_few_bytes(path: &Path, what: &str, has: u64, enough: u64) -> Failure {
     Failure::new(Code::DeviceTooSmall, found)
 }
 
-/// A device is too small for the array: which, and what would suffice. What does not fit is found first where
-/// as much is laid out as the smallest has, which may be any of them: it is the smallest that is meant.
+/// A device is too small for the array: which, and what would suffice. What does not fit is found
+/// first where as much is laid out as the smallest has, which may be any of them: it is the
+/// smallest that is meant.
 fn too_small(spec: &mut CreateSpec, paths: &[PathBuf], error: CreateError) -> Failure {
     let members = spec.members.len();
     let all = spec.members.iter().chain(&spec.spares);
@@ -237,8 +238,8 @@ pub(crate) fn of_devices(members: &[PathBuf], paths: &[PathBuf]) -> Vec<String> 
     notes
 }
 
-/// Makes the metadata of an array again over the data that these devices hold, one for each slot (or, with `dry_run`,
-/// only checks that it could be made).
+/// Makes the metadata of an array again over the data that these devices hold, one for each slot
+/// (or, with `dry_run`, only checks that it could be made).
 pub(crate) fn again(
     paths: &[PathBuf],
     permit: Permit,
@@ -249,7 +250,8 @@ pub(crate) fn again(
     Ok(Made::of(plan, paths.to_vec(), false))
 }
 
-/// Lays on these devices what `plan` says, unless somebody uses one or something foreign is in the way.
+/// Lays on these devices what `plan` says, unless somebody uses one or something foreign is in the
+/// way.
 fn lay(
     paths: &[PathBuf],
     permit: Permit,
@@ -393,8 +395,8 @@ pub(crate) fn unmake(device: &Device, array: ArrayUuid) -> Result<(), Failure> {
     reused::wipe(device, &sizes.map(Layout::superblock_offsets).concat())
 }
 
-/// Takes the superblock of an array off a device that the array refused after all, as soon as the array
-/// has let go of it; not if the array `lists` that member, or cannot say.
+/// Takes the superblock of an array off a device that the array refused after all, as soon as the
+/// array has let go of it; not if the array `lists` that member, or cannot say.
 pub(crate) fn leave_no_stray(
     path: &Path,
     array: ArrayUuid,

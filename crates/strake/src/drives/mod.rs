@@ -1,4 +1,4 @@
-//! Drives and files before they are members: what they are, who uses them, what lies on them.
+//! Drives and files before they are members: what they are, what uses them, what lies on them.
 //!
 //! Invariant: nothing in this room writes to a device except [`make`], and that only after
 //! [`safety`] has found nothing in the way. Deliberately absent: members in service (runtime).

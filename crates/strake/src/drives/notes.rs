@@ -1,4 +1,5 @@
-//! What an array of some shape pays for each write on such devices, in words: advice, never a refusal.
+//! What an array of some shape pays for each write on such devices, in words: advice, never a
+//! refusal.
 //!
 //! Two things cost: writes below a member's write granularity, which the drive makes whole by
 //! reading and writing the rest of the unit again (parity pays it, too), and writes that are no
@@ -16,8 +17,8 @@ use crate::common::size;
 /// What sequential writers ask for at most in one request, as kernels and databases are set.
 const REQUEST_BYTES: u64 = 1 << 20;
 
-/// What an array of this shape, with strips of so many bytes, pays on members that write in units of
-/// `granularity_bytes`.
+/// What an array of this shape, with strips of so many bytes, pays on members that write in units
+/// of `granularity_bytes`.
 pub(crate) fn of_shape(
     geometry: &Geometry,
     strip_bytes: u64,
@@ -102,7 +103,7 @@ pub(crate) fn of_readable(path: &Path, mode: u32) -> Option<String> {
     })
 }
 
-/// What a device pays that joins an array with strips of so many bytes, whose members write in
+/// What a device pays that joins an array with strips of so many bytes and members that write in
 /// units of `members_bytes`.
 pub(crate) fn of_joining(
     device: &str,

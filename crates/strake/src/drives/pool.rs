@@ -1,8 +1,8 @@
 //! Devices in pools of spares: which devices carry a label, writing labels, taking them away.
 //!
-//! Invariants: a device with a whole superblock is in no pool, whatever label lies beside it; a label is written and
-//! wiped only by who holds the device, after looking again. Deliberately absent: which array takes from which pool, and
-//! when (the daemon's).
+//! Invariants: a device with a whole superblock is in no pool, whatever label lies beside it; a
+//! label is written and wiped only by the process that holds the device, after looking again.
+//! Deliberately absent: which array takes from which pool, and when (the daemon's).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -100,8 +100,8 @@ fn labels_of(device: &Device) -> [Option<PoolLabel>; 2] {
     })
 }
 
-/// Pools among these devices, in order of name. What cannot be read is left out; the same device under two names counts
-/// once.
+/// Pools among these devices, in order of name. What cannot be read is left out; the same device
+/// under two names counts once.
 pub(crate) fn find(paths: &[PathBuf]) -> Vec<Pool> {
     let each = sysfs::each_once(paths);
     group(each.filter_map(|path| device_at(path)))
@@ -181,8 +181,8 @@ pub(crate) fn not_in_a_pool(device: &Device, permit: Permit) -> Result<(), Failu
     }
 }
 
-/// Refuses devices that no array could take: what `create` asks of the members of the smallest array, a mirror of two
-/// such.
+/// Refuses devices that no array could take: what `create` asks of the members of the smallest
+/// array, a mirror of two such.
 pub(crate) fn fit_for_any(paths: &[PathBuf]) -> Result<(), Failure> {
     for (path, info) in paths.iter().zip(safety::infos(paths)?) {
         make::may_be_member(path, info)?;
@@ -190,7 +190,8 @@ pub(crate) fn fit_for_any(paths: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Puts devices into a pool. They were checked ([`safety::check`]); `foreign` are those whose signatures go first.
+/// Puts devices into a pool. They were checked ([`safety::check`]); `foreign` are those that lose
+/// their signatures first.
 pub(crate) fn label(
     paths: &[PathBuf],
     foreign: &[PathBuf],
@@ -223,7 +224,8 @@ pub(crate) fn unlabel(path: &Path, pool: PoolUuid) -> Result<(), Failure> {
     reused::wipe(&device, &Layout::superblock_offsets(device.info().bytes))
 }
 
-/// Opens a device of a pool for an array that takes it: held, still in the pool, and nothing else by now.
+/// Opens a device of a pool for an array that takes it: held, still in the pool, and nothing else
+/// by now.
 pub(crate) fn hold(found: &PoolDevice) -> Result<Option<Device>, Failure> {
     let device = Device::open(&found.path, OpenMode::Member)?;
     let still = label_of(&device)?.is_some_and(|label| label == found.label);

@@ -1,14 +1,15 @@
-//! Devices that carry something of ours and may be somebody else's by now.
+//! Devices that carry something of ours and may have another use by now.
 //!
-//! Whoever partitions a device that was a member, or was in a pool, or makes a file system on it, mostly overwrites the
-//! first superblock or label and seldom the last one, which lies just before the end. So a last copy alone proves nothing:
-//! if the first is gone and something foreign is there, the device is taken for what it is now. A table of partitions of
-//! the old kind, or swap, leaves the first copy, too: but it lies before it, where there is nothing of ours. A superblock
-//! of md (1.2), bcache or f2fs takes the first part of it and leaves the rest, so a first copy that is not whole is no
-//! proof either: what begins before its end is foreign.
+//! Partitioning a device that was a member, or was in a pool, or making a file system on it, mostly
+//! overwrites the first superblock or label and seldom the last one, which lies just before the
+//! end. So a last copy alone proves nothing: if the first is gone and something foreign is there,
+//! the device is taken for what it is now. A table of partitions of the old kind, or swap, leaves
+//! the first copy, too: but it lies before it, where there is nothing of ours. A superblock of md
+//! (1.2), bcache or f2fs takes the first part of it and leaves the rest, so a first copy that is
+//! not whole is no proof either: what begins before its end is foreign.
 //!
-//! Invariant: where that is so nothing is written but zeroes over what is certainly ours. Deliberately absent: devices
-//! that are mounted or held (nobody gets these, see [`safety`]).
+//! Invariant: where that is so nothing is written but zeroes over what is certainly ours.
+//! Deliberately absent: devices that are mounted or held (nobody gets these, see [`safety`]).
 
 use std::path::Path;
 
@@ -26,7 +27,8 @@ use crate::drives::safety;
 enum Copy {
     /// A whole one, or one of a newer version.
     Ours,
-    /// Something of one: torn, or partly overwritten. What writes a sector or two at its beginning leaves its end.
+    /// Something of one: torn, or partly overwritten. What writes a sector or two at its beginning
+    /// leaves its end.
     Torn,
     Nothing,
 }
@@ -87,7 +89,8 @@ fn nothing_before(device: &Device, first: u64) -> Result<(), Failure> {
     safety::nothing_foreign_before(device.path(), if blank { 0 } else { first })
 }
 
-/// Zeroes what lies at these places, where it is ours; what something foreign has taken in part is left to that.
+/// Zeroes what lies at these places, where it is ours; what something foreign has taken in part is
+/// left to that.
 pub(crate) fn wipe(device: &Device, places: &[u64]) -> Result<(), Failure> {
     for &offset in places {
         if is_certainly_ours(device, offset) {

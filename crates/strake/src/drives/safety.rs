@@ -2,9 +2,10 @@
 //! members.
 //!
 //! Order: existence and kind → the same device twice → mounted → held → partitioned → foreign
-//! signature → member of an array of ours that is served, or of any → in a pool of spares. The first thing found is named. `force` overrides what
-//! only means "there is content" (partitions that nobody uses, signatures, members of arrays that
-//! do not run), never what means "somebody uses it".
+//! signature → member of an array of ours that is served, or of any → in a pool of spares. The
+//! first thing found is named. `force` overrides what only means "there is content" (partitions
+//! that nobody uses, signatures, members of arrays that do not run), never what means "somebody
+//! uses it".
 //!
 //! Deliberately absent: own knowledge of foreign formats; util-linux's prober has it (`wipefs`,
 //! `blkid`).
@@ -95,8 +96,9 @@ pub(crate) fn may_hold(paths: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens devices that were checked for somebody who is going to write them: held, without the signatures on those that
-/// are `foreign`, and looked at once more, now that nobody else can write them.
+/// Opens devices that were checked, for a caller that is going to write them: held, without the
+/// signatures on those that are `foreign`, and looked at once more, now that no other process can
+/// write them.
 pub(crate) fn hold(
     paths: &[PathBuf],
     foreign: &[PathBuf],
@@ -114,7 +116,7 @@ pub(crate) fn hold(
         devices = open_all()?;
     }
     for device in &devices {
-        // Who had it when it was looked at first may have been at work.
+        // A process that had it at the first look may have been at work.
         let path = device.path();
         not_partitioned(sysfs::identity(path)?, path, permit)?;
         if !permit.force {
@@ -133,7 +135,8 @@ pub(crate) fn nothing_foreign(path: &Path) -> Result<(), Failure> {
     foreign(path, Permit::default()).map(|_| ())
 }
 
-/// Refuses a device that has partitions, or on which something begins before `end` that is not ours.
+/// Refuses a device that has partitions, or on which something begins before `end` that is not
+/// ours.
 pub(crate) fn nothing_foreign_before(path: &Path, end: u64) -> Result<(), Failure> {
     not_partitioned(sysfs::identity(path)?, path, Permit::default())?;
     match end {
@@ -149,8 +152,8 @@ pub(crate) fn nothing_foreign_within(path: &Path, place: Range<u64>) -> Result<(
     refuse(path, &kinds(signatures))
 }
 
-/// What these paths stand for; none may be there twice, by whatever names: two loop devices over one file, two paths to
-/// one drive and a partition beside its drive share bytes.
+/// What these paths stand for; none may be there twice, by whatever names: two loop devices over
+/// one file, two paths to one drive and a partition beside its drive share bytes.
 pub(crate) fn distinct(paths: &[PathBuf]) -> Result<Vec<(Identity, &Path)>, Failure> {
     let mut seen: Vec<(Identity, &Path)> = Vec::new();
     for path in paths {
@@ -364,13 +367,15 @@ fn probe_with_blkid(path: &Path) -> Result<Vec<Signature>, Failure> {
     }
 }
 
-/// Refuses a member of an array that somebody serves, here or in another process: nothing forces that.
+/// Refuses a member of an array that somebody serves, here or in another process: nothing forces
+/// that.
 pub(crate) fn not_serving(device: &Device, permit: Permit) -> Result<(), Failure> {
     let sb = match device.read_member() {
         Ok(image) if !permit.is_own(image.superblock.array) => image.superblock,
         _ => return Ok(()),
     };
-    // Who forces it waits for a holder that is just letting go; without force it is refused for one thing or the other.
+    // With force it waits for a holder that is just letting go; without force it is refused for one
+    // thing or the other.
     let opened = match permit.force {
         true => Device::open(device.path(), OpenMode::Member),
         false => Device::open_within(device.path(), OpenMode::Member, Duration::ZERO),
@@ -417,8 +422,8 @@ pub(crate) fn not_a_member(device: &Device, permit: Permit) -> Result<(), Failur
     }
 }
 
-/// Removes foreign signatures, so that no other program takes the member for its own; those in data that stays are the
-/// data's.
+/// Removes foreign signatures, so that no other program takes the member for its own; those in data
+/// that stays are the data's.
 fn wipe_foreign(path: &Path, permit: Permit) -> Result<(), Failure> {
     let mut wipefs = helper::tool("wipefs");
     // Without it wipefs leaves tables of partitions where it expects none: in files and partitions.
@@ -466,12 +471,14 @@ fn wipe_foreign(path: &Path, permit: Permit) -> Result<(), Failure> {
     })
 }
 
-/// Wipes tables of partitions off devices that somebody named as members of this array, and nothing else.
+/// Wipes tables of partitions off devices that somebody named as members of this array, and nothing
+/// else.
 pub(crate) fn wipe_tables(device: &Device, permit: Permit) -> Result<(), Failure> {
     wipe_foreign(device.path(), permit)
 }
 
-/// Whether nothing foreign is on this device but tables of partitions, whose partitions hold nothing.
+/// Whether nothing foreign is on this device but tables of partitions, with partitions that hold
+/// nothing.
 pub(crate) fn only_tables(path: &Path) -> bool {
     let is_table = |s: &Signature| matches!(s.kind.as_str(), "gpt" | "dos" | "PMBR");
     let Ok(Identity::Block(rdev)) = sysfs::identity(path) else {

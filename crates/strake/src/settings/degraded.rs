@@ -1,7 +1,9 @@
-//! Whether an array is started without members that it expects: the daemon's rule, and those of arrays.
+//! Whether an array is started without members that it expects: the daemon's rule, and those of
+//! arrays.
 //!
-//! Invariants: an array's own rule outweighs the daemon's; it is kept on this machine (`placement`), and one that is
-//! not known is none. Deliberately absent: what an administrator starts by name, which no rule is about.
+//! Invariants: an array's own rule outweighs the daemon's; it is kept on this machine
+//! (`placement`), and one that is not known is none. Deliberately absent: what an administrator
+//! starts by name, which no rule is about.
 
 use std::fmt;
 use std::time::Duration;

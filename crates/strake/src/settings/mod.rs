@@ -1,7 +1,7 @@
 //! What may be set, and what it takes: settings that the members carry, and those of this machine.
 //!
-//! Invariant: functions of what is wanted alone. Deliberately absent: changing them (`daemon::service`), and what
-//! they mean to the engine.
+//! Invariant: functions of what is wanted alone. Deliberately absent: changing them
+//! (`daemon::service`), and what they mean to the engine.
 
 pub(crate) mod degraded;
 pub(crate) mod placement;

@@ -27,9 +27,10 @@ use crate::settings::degraded::OwnRule;
 
 /// More threads than this serve no array better.
 const SHARDS_MAX: u16 = 64;
-/// Threads of an array whose CPUs were given, unless their number was, too.
+/// Threads of an array with configured CPUs, unless their number was configured, too.
 const SHARDS_USUAL: usize = 4;
-/// Per cent of the endurance at which drives are replaced unless it is said; there an event warns of them, too.
+/// Per cent of the endurance at which drives are replaced unless it is said; there an event warns
+/// of them, too.
 const REPLACE_AT_WEAR: u8 = 90;
 
 /// What an administrator said; the default says nothing.
@@ -44,8 +45,8 @@ pub(crate) struct PlacementRecord {
     pub(crate) memory_limit_bytes: Option<u64>,
     /// Requests under way at most.
     pub(crate) requests: Option<u32>,
-    /// Per cent of its endurance at which a spare takes the place of a drive, 0: never; holds at once.
-    /// `None`: as is usual.
+    /// Per cent of its endurance at which a spare takes the place of a drive, 0: never; holds at
+    /// once. `None`: as is usual.
     pub(crate) replace_at_wear: Option<u8>,
     /// `auto`, `ublk`, `nbd` or `none`, as was said last; holds at the next start.
     pub(crate) export: Option<String>,

@@ -2,8 +2,9 @@
 //!
 //! The schedule is a setting of the array, and travels with it; the calendar is the machine's. A
 //! scrub is due when the last moment of its schedule lies behind us, and no scrub has begun since
-//! then: what a machine that was off has missed is made up for, once. Moments that lie ahead, by more than
-//! a clock is put right by in passing, are not believed: they were noted by a clock that was wrong.
+//! then: what a machine that was off has missed is made up for, once. Moments that lie ahead, by
+//! more than a clock is put right by in passing, are not believed: they were noted by a clock that
+//! was wrong.
 //!
 //! Invariant: a pure function of the settings, what the array tells of its scrubs, and the time.
 //! Deliberately absent: how scrubs go on after a restart (`engine::array::jobs`).
@@ -116,7 +117,8 @@ fn is_due(
     now: &ZonedDateTime,
 ) -> bool {
     let now_s = u64::try_from(now.timestamp().as_second()).unwrap_or(0);
-    // What lies far ahead was noted by a clock that has been set back since: it says nothing of when.
+    // What lies far ahead was noted by a clock that has been set back since: it says nothing of
+    // when.
     let believed = |at_s: u64| {
         if at_s <= now_s.saturating_add(APART_S) {
             at_s
@@ -223,7 +225,8 @@ mod tests {
         assert!(is_due(Weekly, "2027-11-23T12:00", "2026-11-24T12:00"));
         assert!(is_due(Continuous, "2027-11-23T12:00", "2026-11-24T12:00"));
         assert!(!is_due(Weekly, "2026-11-22T03:01", "2026-11-22T02:58"));
-        // A clock that was never set dates an array that is made today: once it is right, one scrub is due.
+        // A clock that was never set dates an array that is made today: once it is right, one scrub
+        // is due.
         assert!(!is_due(Weekly, "2026-11-24T12:01", "2026-11-24T12:02"));
         assert!(!is_due(Continuous, "2026-11-24T11:30", "2026-11-24T12:00"));
         assert!(is_due(Continuous, "2026-11-24T11:00", "2026-11-24T12:00"));

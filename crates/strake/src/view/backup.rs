@@ -1,7 +1,7 @@
 //! An array of a backup, from its superblock and back.
 //!
-//! Invariant: what is made again has the place of everything that was there. Deliberately absent: the format's own
-//! checks, which come after it.
+//! Invariant: what is made again has the place of everything that was there. Deliberately absent:
+//! the format's own checks, which come after it.
 
 use strake_engine::create::Definition;
 use strake_format::{Layout, SlotState, Superblock};

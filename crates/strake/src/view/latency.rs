@@ -1,9 +1,10 @@
-//! How long an array's members took: all their reads and writes since they took their slots here, by
-//! buckets, for JSON and for Prometheus.
+//! How long an array's members took: all their reads and writes since they took their slots here,
+//! by buckets, for JSON and for Prometheus.
 //!
-//! Invariants: buckets are cumulative, each bound is twice the one before, and they never become less
-//! while a member serves (a member that comes back begins anew, as counters may). What took longer
-//! than the last bound is in the count alone. Deliberately absent: quantiles of what was long ago.
+//! Invariants: buckets are cumulative, each bound is twice the one before, and they never become
+//! less while a member serves (a member that comes back begins anew, as counters may). What took
+//! longer than the last bound is in the count alone. Deliberately absent: quantiles of what was
+//! long ago.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -653,8 +653,8 @@ pub(crate) mod tests {
         assert_eq!(counts, (9, 5, 2, 1));
     }
 
-    /// RAID 5 of three whose data moves to a fourth: two rows lie in the new shape, and the third
-    /// row of the elder shape is the first that counts. Both are in the first region.
+    /// RAID 5 of three, with data that moves to a fourth: two rows lie in the new shape, and the
+    /// third row of the old shape is the first that counts. Both are in the first region.
     pub(crate) fn half_way() -> Superblock {
         let info = DeviceInfo {
             bytes: 64 << 20,

@@ -1,5 +1,5 @@
-//! The API keeps to its document: every GET answers what the OpenAPI document says, and `/metrics` is
-//! what Prometheus takes.
+//! The API keeps to its document: every GET answers what the OpenAPI document says, and `/metrics`
+//! is what Prometheus takes.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -18,8 +18,8 @@ fn body(rig: &Rig, path: &str) -> String {
     body.to_owned()
 }
 
-/// Whether a value is what a schema of the document says; else where it is not. What the document does
-/// not name is an error as well: nobody would find it there.
+/// Whether a value is what a schema of the document says; else where it is not. What the document
+/// does not name is an error as well: nobody would find it there.
 fn conforms(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
     if let Some(name) = schema["$ref"].as_str() {
         let name = name.trim_start_matches("#/components/schemas/");
@@ -77,8 +77,8 @@ fn conforms(document: &Value, schema: &Value, value: &Value, at: &str) -> Result
     }
 }
 
-/// Arrays of all kinds: one that serves and has lost a member, one that is carved, one that moved to a
-/// stop, one that is stopped; and a pool.
+/// Arrays of all kinds: one that serves and has lost a member, one that is carved, one that moved
+/// to a stop, one that is stopped; and a pool.
 fn stage() -> Rig {
     let mut rig = Rig::new();
     rig.start_daemon();

@@ -1,5 +1,5 @@
-//! Members that were found and cannot be used as they are: each is told, with what is wrong with it, and nothing that is
-//! whole is out of reach.
+//! Members that were found and cannot be used as they are: each is told, with what is wrong with
+//! it, and nothing that is whole is out of reach.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -20,7 +20,8 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, step)
 }
 
-/// Writes an empty GPT over a file as `sgdisk -o` does: the protective MBR, the table and its copy at the end.
+/// Writes an empty GPT over a file as `sgdisk -o` does: the protective MBR, the table and its copy
+/// at the end.
 fn partition(path: &str) {
     let file = File::options().write(true).open(path).expect("opened");
     let last = file.metadata().expect("a size").len() / 512 - 1;

@@ -754,7 +754,8 @@ fn hashes(rig: &Rig) -> Vec<(String, u64)> {
     all
 }
 
-/// An array that serves, one that is stopped, one that has lost a member, a pool, and files of nobody.
+/// An array that serves, one that is stopped, one that has lost a member, a pool, and files of
+/// nobody.
 fn stage() -> Rig {
     let mut rig = Rig::new();
     let files = |name: &str, count: usize| -> Vec<String> {

@@ -34,7 +34,8 @@ fn bytes_of(paths: &[String]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// An array with data of known content and a backup of it; then it is stopped. None where nobody can write data.
+/// An array with data of known content and a backup of it; then it is stopped. None where nobody
+/// can write data.
 fn backed_up(rig: &mut Rig, level: &str, members: usize) -> Option<(Vec<String>, String)> {
     rig.start_daemon();
     let devices = rig.files(members);
@@ -174,7 +175,7 @@ fn a_member_that_was_out_for_a_while_is_not_taken_for_one_that_was_not() {
     rig.run(&["fail", "data", "3"]).ok();
     rig.qemu_io("data", &["write -P 9 0 1M", "flush"]);
     rig.run(&["stop", "data"]).ok();
-    // One superblock is left, and tells who was out.
+    // One superblock is left, and tells which member was out.
     devices[1..].iter().for_each(|device| destroy(device, HEAD));
     rig.run(&["config", "restore", &file, "--yes"])
         .refused(4, "members-missing");
@@ -194,8 +195,9 @@ fn a_member_that_was_out_for_a_while_is_not_taken_for_one_that_was_not() {
     assert!(rig.events().iter().any(told));
 }
 
-/// An array of which slot 1 failed and was replaced by `new`, with the backups taken before and after; all are wiped but
-/// the member that failed, which is still plugged in. None where nobody can write data.
+/// An array of which slot 1 failed and was replaced by `new`, with the backups taken before and
+/// after; all are wiped but the member that failed, which is still plugged in. None where nobody
+/// can write data.
 fn replaced(rig: &mut Rig, level: &str, members: usize) -> Option<([String; 2], Vec<String>)> {
     let (devices, before) = backed_up(rig, level, members)?;
     rig.run(&["start", "data"]).ok();
@@ -232,7 +234,8 @@ fn a_failed_member_still_plugged_in_is_not_taken_for_the_one_that_replaced_it() 
             assert_eq!(would["arrays"][0]["devices"], json!(right), "{would}");
         }
         restore(&after, &["--accept-stale", "--slot", &stale]).refused(4, "members-disagree");
-        // The backup from before names the one that failed, which is older than the one that came after it.
+        // The backup from before names the one that failed, which is older than the one that came
+        // after it.
         let refused = restore(&before, &["--accept-stale"]);
         assert!(refused.err.contains(&right[1]), "{refused:?}");
         refused.refused(4, "members-disagree");
@@ -504,7 +507,7 @@ fn a_device_of_a_pool_that_is_somebody_s_by_now_is_not_taken_for_it() {
     rig.run(&["pool", "create", "spares", &d[5]]).ok();
     refuses(&rig, &restore, 4, "pool-exists");
     rig.run(&["pool", "delete", "spares", "--yes"]).ok();
-    // What an array has lost lies on it: it is the array's, whoever forces what.
+    // What an array has lost lies on it: it is the array's, even with force.
     rig.run(&["replace", "data", "0", &d[1]]).ok();
     rig.until("the rebuild", || {
         let shown = rig.show("data");
@@ -526,7 +529,8 @@ fn a_device_of_a_pool_that_is_somebody_s_by_now_is_not_taken_for_it() {
     assert_eq!(in_pool(&rig, "spares"), d[..1]);
 }
 
-/// Restored without its pool, an array lost all other settings with it, and the command exited with 0.
+/// Restored without its pool, an array lost all other settings with it, and the command exited with
+/// 0.
 #[test]
 fn an_array_whose_pool_is_gone_is_made_again_with_its_other_settings_and_says_what_is_not() {
     let mut rig = Rig::new();
@@ -552,8 +556,9 @@ fn an_array_whose_pool_is_gone_is_made_again_with_its_other_settings_and_says_wh
     assert_eq!(get["rebuild_priority"], 77, "{get}");
 }
 
-/// The daemon ends at some moment of a restore: of its superblocks none is written, or some, or all, and the name means
-/// the old array. The same command finishes it, whatever the moment: with the data, the volumes and the settings.
+/// The daemon ends at some moment of a restore: of its superblocks none is written, or some, or
+/// all, and the name means the old array. The same command finishes it, whatever the moment: with
+/// the data, the volumes and the settings.
 #[test]
 fn a_restore_that_is_cut_off_at_any_moment_is_finished_by_the_same_command() {
     for pause_ms in [0, 4, 8, 16, 40, 120] {

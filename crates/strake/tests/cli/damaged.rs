@@ -4,7 +4,8 @@ use std::fs;
 
 use crate::rig::Rig;
 
-/// The daemon went on without a word, as if nothing had ever been said, and wrote over what was left.
+/// The daemon went on without a word, as if nothing had ever been said, and wrote over what was
+/// left.
 #[test]
 fn state_that_cannot_be_read_is_told_and_kept_and_the_way_on_that_is_told_works() {
     let mut rig = Rig::new();

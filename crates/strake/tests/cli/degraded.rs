@@ -1,4 +1,5 @@
-//! Arrays that miss members: which of them are started by themselves, by the daemon's rule and by their own.
+//! Arrays that miss members: which of them are started by themselves, by the daemon's rule and by
+//! their own.
 
 use std::fs;
 
@@ -62,7 +63,7 @@ fn an_array_s_own_rule_for_missing_members_outweighs_the_daemon_s() {
     rig.stop_daemon();
     let all = ["careful", "eager", "patient", "usual"];
     all.iter().for_each(|name| unplug(&rig, name));
-    // Who has no rule of its own would be waited for longer than this test takes.
+    // The wait for an array without a rule of its own would be longer than this test.
     rig.start_daemon_with(&["--wait", "600", "--degraded", "wait"]);
     rig.until_state("eager", "degraded");
     rig.until_state("patient", "degraded");

@@ -115,7 +115,7 @@ impl Shown {
             .filter(|name| name.starts_with("strake-demo-"))
             .collect()
     }
-    /// Daemons whose STRAKE_DIR lies in the folder.
+    /// Daemons with their STRAKE_DIR in the folder.
     fn daemons(&self) -> usize {
         let folder = self.rig.folder.path().display().to_string();
         let processes = std::fs::read_dir("/proc")

@@ -1,8 +1,8 @@
 //! Block devices in use by others, and file systems that run full: loop devices and small mounts,
 //! as root.
 //!
-//! Invariant: an array on loop devices has a name that no other test uses. A command without a daemon looks at
-//! all block devices of the machine, and refuses a name that an array on them has.
+//! Invariant: an array on loop devices has a name that no other test uses. A command without a
+//! daemon looks at all block devices of the machine, and refuses a name that an array on them has.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// A device of this number, which nobody takes meanwhile who asks for any.
+    /// A device of this number, which no request for any device takes meanwhile.
     fn numbered(number: usize, file: &str) -> Option<Loop> {
         let device = format!("/dev/loop{number}");
         let made = rig::is_root() && run_ok("losetup", &[&device, file]);
@@ -157,7 +157,8 @@ fn an_array_on_loop_devices_over_drives_comes_back_by_the_uppermost_and_can_be_d
         return;
     }
     let devices: Vec<String> = upper.iter().map(|l| l.device.clone()).collect();
-    // All of them are looked at, as a daemon does that looks at all block devices; and the files under them.
+    // All of them are looked at, as a daemon does that looks at all block devices; and the files
+    // under them.
     let all: Vec<&String> = drives
         .iter()
         .chain(&upper)
@@ -309,7 +310,8 @@ fn members_of_different_sector_size_are_refused() {
     }
 }
 
-/// `add` said that a read-only device was added; it was none a moment later, and the array had no spare.
+/// `add` said that a read-only device was added; it was none a moment later, and the array had no
+/// spare.
 #[test]
 fn a_device_that_cannot_be_written_is_refused_by_name_wherever_it_is_offered() {
     let mut rig = Rig::new();

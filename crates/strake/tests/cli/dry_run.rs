@@ -1,4 +1,5 @@
-//! `--dry-run`: it refuses what the command itself refuses, by the same code, and does nothing of what would be done.
+//! `--dry-run`: it refuses what the command itself refuses, by the same code, and does nothing of
+//! what would be done.
 
 use crate::rig::Rig;
 
@@ -95,7 +96,7 @@ fn a_dry_run_of_start_looks_as_far_as_the_start_would() {
     );
 }
 
-/// Who spoke to the API before there was anything to say beside the path says nothing still.
+/// A client of the API from before there was a request body still sends none.
 #[test]
 fn an_array_is_stopped_and_destroyed_by_requests_without_a_body() {
     let mut rig = Rig::new();

@@ -1,4 +1,5 @@
-//! The edges of the process: where its answers go, what the machine permits it, what lies in its folder.
+//! The edges of the process: where its answers go, what the machine permits it, what lies in its
+//! folder.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -131,7 +132,8 @@ fn requests_without_their_body_and_idle_connections_keep_nobody_from_the_api() {
     );
 }
 
-/// A file was cut short and made long again within the 30 s that the watcher slept from before it came.
+/// A file was cut short and made long again within the 30 s that the watcher slept from before it
+/// came.
 #[test]
 fn a_member_file_is_watched_from_its_first_moments() {
     let mut rig = Rig::new();
@@ -305,8 +307,8 @@ fn a_state_folder_behind_a_link_is_refused_before_anything_is_written() {
     }
 }
 
-/// A file that was cut short and made long again between two looks passed for a member in sync: the stop
-/// wrote its superblocks anew.
+/// A file that was cut short and made long again between two looks passed for a member in sync: the
+/// stop wrote its superblocks anew.
 #[test]
 fn a_member_file_that_was_emptied_is_out_when_its_array_stops() {
     let mut rig = Rig::new();
@@ -355,7 +357,8 @@ fn a_slot_named_to_restore_is_refused_where_the_array_is_there_with_another() {
     rig.until_state("data", "optimal");
 }
 
-/// A member file that was cut short while its array was stopped was `not_found`, although `start` had found it.
+/// A member file that was cut short while its array was stopped was `not_found`, although `start`
+/// had found it.
 #[test]
 fn a_member_that_was_cut_short_is_named_with_both_sizes_and_so_is_the_way_on() {
     let mut rig = Rig::new();
@@ -464,8 +467,8 @@ fn older_images_of_too_many_members_are_stale_and_named_before_and_at_the_start(
     }
 }
 
-/// The event of the loss that failed an array said that reads are answered from the others, and the scrub that had
-/// been under way had time left.
+/// The event of the loss that failed an array said that reads are answered from the others, and the
+/// scrub that had been under way had time left.
 #[test]
 fn the_events_and_jobs_of_an_array_that_fails_claim_nothing_that_ended() {
     let mut rig = Rig::new();
@@ -606,7 +609,8 @@ fn a_replacement_that_the_array_has_already_is_refused_with_a_way_that_works() {
     rig.run(&["replace", "data", "0", &files[3]]).ok();
 }
 
-/// The array was made, and then refused with the advice to make room: `strake set` and `strake start` did not find it.
+/// The array was made, and then refused with the advice to make room: `strake set` and `strake
+/// start` did not find it.
 #[test]
 fn what_cannot_be_kept_of_an_array_is_refused_before_it_is_made() {
     let mut rig = Rig::new();
@@ -640,8 +644,8 @@ fn what_cannot_be_kept_of_an_array_is_refused_before_it_is_made() {
     rig.run(&["start", "data", &files[0], &files[1]]).ok();
 }
 
-/// A user who may not enter STRAKE_DIR, nor read a device, was answered that no daemon listens there, that there is no such
-/// array, and that the device carries none.
+/// A user without access to STRAKE_DIR and to a device was answered that no daemon listens there,
+/// that there is no such array, and that the device carries none.
 #[test]
 fn what_a_user_may_not_look_at_is_not_said_to_be_absent() {
     if !rig::is_root() || !rig::has("setpriv") {

@@ -255,8 +255,8 @@ fn a_device_that_an_array_refuses_keeps_what_it_holds_whatever_is_permitted() {
     assert!(now == before, "{args:?}");
 }
 
-/// A member that was away, and that somebody else used meanwhile, was taken back by itself by the superblock that was
-/// left at its end, and believed.
+/// A member that was away, and that somebody else used meanwhile, was taken back by itself by the
+/// superblock that was left at its end, and believed.
 #[test]
 fn a_member_that_somebody_used_while_it_was_away_is_not_taken_back() {
     if !rig::has("wipefs") || !rig::has("mkswap") {
@@ -297,8 +297,8 @@ fn a_member_that_somebody_used_while_it_was_away_is_not_taken_back() {
     rig.qemu_io("data", &["read -P 7 0 8M"]);
 }
 
-/// What the array's user has in the data of a member is no signature of the member: it was wiped there, from a member
-/// that was believed afterwards.
+/// What the array's user has in the data of a member is no signature of the member: it was wiped
+/// there, from a member that was believed afterwards.
 #[test]
 fn a_member_that_comes_back_keeps_what_looks_foreign_in_its_data() {
     if !rig::has("wipefs") {
@@ -362,7 +362,7 @@ fn a_member_of_an_array_that_serves_is_named_as_in_use_and_nothing_advises_to_fo
             vec!["replace", "other", "0", device],
             vec!["restripe", "other", "--level", "5", device],
         ] {
-            // Who forces it waits for who may just be letting go.
+            // With force it waits for a holder that may just be letting go.
             let rounds: &[&[&str]] = match device == member {
                 true => &[&[], &["--force"]],
                 false => &[&[]],
@@ -392,8 +392,9 @@ fn a_member_of_an_array_that_serves_is_named_as_in_use_and_nothing_advises_to_fo
     rig.run(&[&add[..], &["--yes"]].concat()).ok();
 }
 
-/// A superblock of md 1.2 takes the first sector of a member's first superblock and leaves its end, which passed for a
-/// torn copy: the array started `optimal` with the member of an md array, and wrote its superblock over that of md.
+/// A superblock of md 1.2 takes the first sector of a member's first superblock and leaves its end,
+/// which passed for a torn copy: the array started `optimal` with the member of an md array, and
+/// wrote its superblock over that of md.
 #[test]
 fn a_member_whose_first_superblock_md_took_in_part_is_set_aside_and_stays_as_it_is() {
     if !rig::has("wipefs") {

@@ -6,10 +6,11 @@
 //!   command are its output. `…` stands for what varies: within a line for any text, alone for any
 //!   lines. Runs of blanks count as one. Each other line of the page must come, in this order.
 //! * `console exit=5`: each command of the block ends with 5; `exit=0|5`: with one of these.
-//!   `console vm`: the commands need what a test machine lacks (ublk, systemd, kernel modules); they
-//!   are counted and listed, not run.
-//! * An HTML comment that begins with `<!-- rig` holds commands that a reader does not see: they make
-//!   the drives, pull them and put them back. `@another-host` forgets all that the daemon knew.
+//!   `console vm`: the commands need what a test machine lacks (ublk, systemd, kernel modules);
+//!   they are counted and listed, not run.
+//! * An HTML comment that begins with `<!-- rig` holds commands that a reader does not see: they
+//!   make the drives, pull them and put them back. `@another-host` forgets all that the daemon
+//!   knew.
 //!
 //! `/dev/nvme…` stands for files in the folder of the test, `/run/strake` for its STRAKE_DIR.
 //!

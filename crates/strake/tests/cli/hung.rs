@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::rig::{self, Rig, Run, STRAKE};
 
-/// A file system in a file whose writes can be made to hang.
+/// A file system in a file, with writes that can be made to hang.
 struct Freezer {
     folder: PathBuf,
     frozen: bool,
@@ -140,7 +140,8 @@ fn one_hung_member_holds_up_no_other_array_and_the_stop_names_it() {
     rig.stop_daemon();
 }
 
-/// The daemon stayed until the deadlines of the member's I/O: 83 s with those that it has by itself.
+/// The daemon stayed until the deadlines of the member's I/O: 83 s with those that it has by
+/// itself.
 #[test]
 fn the_end_of_the_daemon_does_not_wait_for_the_deadlines_of_a_member_that_hangs() {
     use rustix::fs::FlockOperation;
@@ -211,7 +212,7 @@ fn a_member_that_somebody_else_holds_is_missing_and_does_not_keep_the_array_from
     let started = within(&rig, 60, &["start", "data", "--export", "none"]);
     assert_eq!(started.code, 5, "{started:?}");
     assert_eq!(started.json()["state"], "degraded");
-    // Half of this one is held: whoever holds it may serve the array with it alone.
+    // Half of this one is held: the holder may serve the array with it alone.
     within(&rig, 60, &["start", "pair", "--export", "none"]).refused(4, "device-busy");
     drop(held);
     rig.run(&["start", "pair", "--export", "none"]).ok();

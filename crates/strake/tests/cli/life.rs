@@ -602,7 +602,7 @@ fn a_half_that_went_on_alone_is_not_overwritten_unasked() {
         rig.stop_daemon();
         fs::rename(&away, &devices[other]).expect("renamed");
     }
-    // Together they are refused by name, whoever asks.
+    // Together they are refused, with their error code.
     rig.start_daemon_with(&["--wait", "0"]);
     rig.run(&["start", "data"]).refused(4, "split-brain");
     rig.run(&["start", "data", "--force"])

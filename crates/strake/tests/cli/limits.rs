@@ -185,7 +185,8 @@ fn io_uring_that_is_forbidden_is_told_before_anything_is_written() {
     }
 }
 
-/// An array was made, and could not be served for want of descriptors or memory: superblocks of it were left.
+/// An array was made, and could not be served for want of descriptors or memory: superblocks of it
+/// were left.
 #[test]
 fn an_array_that_this_process_could_not_serve_is_refused_before_anything_is_written() {
     for (limit, code) in [

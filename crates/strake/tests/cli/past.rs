@@ -1,5 +1,5 @@
-//! Members of another past: older images of members, and devices that lost their content and kept a copy of the
-//! superblock, on real files.
+//! Members of another past: older images of members, and devices that lost their content and kept a
+//! copy of the superblock, on real files.
 
 use std::fs::{self, File, OpenOptions};
 
@@ -12,7 +12,8 @@ const A: &[&str] = &["write -P 0xaa 0 8M", "flush"];
 const B: &[&str] = &["write -P 0xbb 0 8M", "flush"];
 const IS_B: &[&str] = &["read -P 0xbb 0 8M"];
 
-/// What the daemon says of a member that is out, or is there again: it notes that after the array has gone on.
+/// What the daemon says of a member that is out, or is there again: it notes that after the array
+/// has gone on.
 fn said(rig: &Rig, event: &str, field: &str, text: &str) -> bool {
     rig.until("the event", || has_said(rig, event, field, text));
     true
@@ -243,8 +244,8 @@ fn a_wiped_beginning_of_a_member_of_raid_0_needs_force() {
     rig.run(&["start", "data"]).ok();
 }
 
-/// The first MiB of all members was overwritten, with both places of the region map: data is whole, and the refusal said
-/// that other members may still start the array. There are none.
+/// The first MiB of all members was overwritten, with both places of the region map: data is whole,
+/// and the refusal said that other members may still start the array. There are none.
 #[test]
 fn the_way_on_that_a_refusal_names_where_all_region_maps_are_gone_brings_the_data_back() {
     let mut rig = Rig::new();

@@ -271,8 +271,8 @@ fn a_daemon_that_is_killed_while_it_hands_a_device_over_leaves_it_one_owner() {
     }
 }
 
-/// Somebody takes the device for something else: its first page is gone, with some tools the first label or superblock as
-/// well; the last one is left.
+/// Somebody takes the device for something else: its first page is gone, with some tools the first
+/// label or superblock as well; the last one is left.
 fn reuse(path: &str, first_is_gone: bool) {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::options().write(true).open(path);
@@ -313,7 +313,7 @@ fn reused_in_a_pool(first_is_gone: bool) {
     });
     assert_eq!(rig.show("a")["state"], "degraded");
     assert!(std::fs::read(&d[3]).expect("read") == before);
-    // Who wants the label away gets that, and loses nothing by it.
+    // The label can be removed, and nothing is lost by that.
     let cleaned = rig.run(&["drive", "clean", &d[3], "--yes"]).ok();
     assert!(
         cleaned.out.contains("used for something else"),

@@ -576,8 +576,8 @@ fn who_waits_for_data_that_moves_comes_back_when_it_has_moved() {
     assert!(size(&rig.show("data")) > before / 2 * 3);
 }
 
-/// What a client that connects now is told of the array's size, and whether all of it is data; `None`
-/// where there is no nbdinfo.
+/// What a client that connects now is told of the array's size, and whether all of it is data;
+/// `None` where there is no nbdinfo.
 fn seen_by_nbd(rig: &Rig, name: &str) -> Option<(u64, bool)> {
     let uri = format!("nbd+unix:///?socket={}", rig.nbd(name).display());
     let told = |options: &[&str]| {
@@ -661,7 +661,7 @@ fn data_that_stands_half_way_is_told_whether_the_array_runs_or_not() {
     assert!(seen.is_none_or(|seen| seen == (after, false)), "{seen:?}");
     rig.qemu_io("data", &["read -P 0x5a 0 80M", "read -P 0 80M 8M"]);
     assert_eq!(rig.show("data")["moving"], Value::Null);
-    // Nobody was connected who would see the old size.
+    // No client was connected that would see the old size.
     let events = rig.events();
     let not_told = events.iter().find(|e| e["event"] == "size_not_told");
     assert_eq!(not_told, None);

@@ -1,4 +1,5 @@
-//! Large arrays cost no more time to look after than small ones, and a rebuild moves what was written.
+//! Large arrays cost no more time to look after than small ones, and a rebuild moves what was
+//! written.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Regions that were rebuilt from strips that do not agree: what commands say of them, and how a person
-//! decides.
+//! Regions that were rebuilt from strips that do not agree: what commands say of them, and how a
+//! person decides.
 
 use serde_json::Value;
 
@@ -8,8 +8,8 @@ use crate::rig::Rig;
 
 const NBD: &[&str] = &["--export", "nbd"];
 
-/// RAID 6: a bit of block 0 changes, then the member of Q of its stripe is replaced. Where block 0 and
-/// its redundancy lie; none where there is no qemu-io.
+/// RAID 6: a bit of block 0 changes, then the member of Q of its stripe is replaced. Where block 0
+/// and its redundancy lie; none where there is no qemu-io.
 fn undecided(rig: &mut Rig) -> Option<Value> {
     rig.start_daemon();
     let devices = rig.files(6);

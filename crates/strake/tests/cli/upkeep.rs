@@ -88,7 +88,7 @@ fn an_array_is_renamed_under_its_users_and_everything_that_goes_by_the_name_foll
     rig.create("data", "5", NBD, &devices[..3]).ok();
     rig.create("more", "1", NBD, &devices[3..]).ok();
     let uuid = rig.show("data")["uuid"].clone();
-    // Somebody who is connected stays so.
+    // An open connection stays.
     let mut user = std::os::unix::net::UnixStream::connect(rig.nbd("data")).expect("connected");
     let written = rig.qemu_io("data", &["write -P 5 0 8M"]).is_some();
 
@@ -128,7 +128,7 @@ fn an_array_is_renamed_under_its_users_and_everything_that_goes_by_the_name_foll
             &serde_json::json!("called store from now on")
         )
     );
-    // The old name is free, and whoever has it keeps it when the first one stops.
+    // The old name is free, and an array that takes it keeps it when the first one stops.
     let other = rig.files_called("e", 2);
     rig.create("data", "1", NBD, &other).ok();
     rig.run(&["stop", "store"]).ok();

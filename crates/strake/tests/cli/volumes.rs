@@ -264,7 +264,7 @@ fn what_makes_no_sense_of_a_volume_is_refused_by_name() {
     run(&["resize", "data", "c", "--size", "1M"]).refused(3, "volume-not-found");
     run(&["rename", "data", "a", "b"]).refused(4, "volume-exists");
     run(&["rename", "data", "a", "a/b"]).refused(2, "name-invalid");
-    // Whoever is connected keeps its volume.
+    // A connected client keeps its volume.
     let mut client = UnixStream::connect(socket(&rig, "a")).expect("it is served");
     // It is one as soon as it is greeted, and not before.
     client.read_exact(&mut [0; 8]).expect("a greeting");

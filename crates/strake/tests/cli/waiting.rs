@@ -29,7 +29,7 @@ fn end(child: Child) -> Run {
     }
 }
 
-/// An array whose scrub takes a while: so many GiB of each member are read, which are sparse.
+/// An array with a scrub that takes a while: so many GiB of each member are read, which are sparse.
 fn slow(rig: &Rig, name: &str, gib: u64) {
     let files: Vec<String> = (0..3)
         .map(|n| rig.file(&format!("{name}{n}"), gib << 30))

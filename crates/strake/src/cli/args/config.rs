@@ -12,8 +12,8 @@ pub(crate) enum ConfigCommand {
         /// Where to; standard output unless given
         file: Option<PathBuf>,
     },
-    /// Make arrays again whose superblocks are lost, over the data that their members still hold; and
-    /// pools of which no device is left
+    /// Make arrays again that lost their superblocks, over the data that their members still hold;
+    /// and pools of which no device is left
     Restore(RestoreArgs),
 }
 

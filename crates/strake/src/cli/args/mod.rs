@@ -96,38 +96,40 @@ pub(crate) enum Command {
     },
     /// Use all that the members have room for: they were replaced by larger ones, or grew
     Grow(GrowArgs),
-    /// Change the level by parities on devices of their own (--level), or add data columns on them (--add)
+    /// Change the level by parities on devices of their own (--level), or add data columns on them
+    /// (--add)
     ///
     /// --level: 0 becomes 5, 5 becomes 6, 6 becomes 7.3, with one device for each parity more. Data
     /// stays where it is: the new parity is built on its device while the array serves, as a
-    /// rebuild, and until that is done the array survives what it survived before. Without devices the
-    /// way back: a parity that was added so goes, and its device is a spare.
+    /// rebuild, and until that is done the array survives what it survived before. Without devices
+    /// the way back: a parity that was added so goes, and its device is a spare.
     ///
-    /// --add: all data moves to the new shape while the array serves, and the array is larger when all
-    /// of it has moved. It waits while a member is missing, goes on after a crash or a restart, and can
-    /// be stopped where it is (--stop) and go on later (--continue). There is no way back.
+    /// --add: all data moves to the new shape while the array serves, and the array is larger when
+    /// all of it has moved. It waits while a member is missing, goes on after a crash or a restart,
+    /// and can be stopped where it is (--stop) and go on later (--continue). There is no way back.
     Restripe(RestripeArgs),
     /// Start (or go on with) the rebuild of missing members, or pause it
     Rebuild(JobArgs),
-    /// Zero what was never written, in the background, so that no first write waits for it; or leave it
+    /// Zero what was never written, in the background, so that no first write waits for it; or
+    /// leave it
     Init(JobArgs),
     /// Start or stop the check of parity, which changes nothing unless it is to repair
     Scrub(ScrubArgs),
     /// Change settings: rebuild_priority=1..100, latency_target=2ms, write_hole=closed...
     ///
-    /// rebuild_priority, resync_priority, scrub_priority, restripe_priority, init_priority: 1 (almost
-    /// nothing beside requests) to 100;
-    /// latency_target: background work gives way where more than one request in a hundred takes
-    /// longer (500us, 2ms, 1s; off); read_error_threshold: 1 or more; write_hole: closed, degraded
-    /// or resync; hedged_reads: on or off; spare_delay: how long a spare waits for a member that
-    /// vanished (45s, 3m; off), one that failed is replaced at once;
-    /// scrub_schedule: off, continuous, daily, weekly (Sundays) or monthly (the first), scrub_at: when
-    /// on such a day (03:00), scrub_policy: report, repair or halt.
+    /// rebuild_priority, resync_priority, scrub_priority, restripe_priority, init_priority: 1
+    /// (almost nothing beside requests) to 100; latency_target: background work gives way where
+    /// more than one request in a hundred takes longer (500us, 2ms, 1s; off); read_error_threshold:
+    /// 1 or more; write_hole: closed, degraded or resync; hedged_reads: on or off; spare_delay: how
+    /// long a spare waits for a member that vanished (45s, 3m; off), one that failed is replaced at
+    /// once; scrub_schedule: off, continuous, daily, weekly (Sundays) or monthly (the first),
+    /// scrub_at: when on such a day (03:00), scrub_policy: report, repair or halt.
     ///
-    /// On this machine: replace_at_wear: a spare takes the place of a drive that has used so much of
-    /// its endurance, per cent (off, 90); pool: where spares come from, if it has none (none); degraded:
-    /// whether it is started by itself without missing members: allow, never, 30s (when it has waited so
-    /// long; wait: as long as the daemon's --wait), default (the daemon's --degraded).
+    /// On this machine: replace_at_wear: a spare takes the place of a drive that has used so much
+    /// of its endurance, per cent (off, 90); pool: where spares come from, if it has none (none);
+    /// degraded: whether it is started by itself without missing members: allow, never, 30s (when
+    /// it has waited so long; wait: as long as the daemon's --wait), default (the daemon's
+    /// --degraded).
     ///
     /// From the next start on, and on this machine: cpus (0-3,8), shards (threads), memory_limit
     /// (buffers of all threads: 256M), requests (under way at most); auto takes each back.
@@ -202,8 +204,8 @@ pub(crate) struct CreateArgs {
     /// Where it has no spare and needs one, it takes one from this pool
     #[arg(long)]
     pub(crate) pool: Option<String>,
-    /// Whether it is started by itself without missing members: allow, never, wait, a time to wait for
-    /// them like 30s, default (as the daemon does)
+    /// Whether it is started by itself without missing members: allow, never, wait, a time to wait
+    /// for them like 30s, default (as the daemon does)
     #[arg(long, value_name = "RULE")]
     pub(crate) degraded: Option<String>,
     /// auto, trim, lazy, zero (in the background), sync or assume-clean
@@ -253,10 +255,10 @@ pub(crate) struct StartArgs {
     #[arg(long)]
     pub(crate) export: Option<String>,
     /// Although it was not stopped cleanly and members are missing: blocks that they held may be
-    /// wrong where writes were under way. Where too few members are left otherwise, also with those that
-    /// lost a copy of their superblock, and perhaps their content (this is asked about). Starts neither
-    /// halves that ran apart nor too few members.
-    /// With devices named also: wipes partition tables that were written over them
+    /// wrong where writes were under way. Where too few members are left otherwise, also with those
+    /// that lost a copy of their superblock, and perhaps their content (this is asked about).
+    /// Starts neither halves that ran apart nor too few members. With devices named also: wipes
+    /// partition tables that were written over them
     #[arg(long)]
     pub(crate) force: bool,
     /// Do not ask
@@ -322,9 +324,11 @@ pub(crate) struct OfMember {
 pub(crate) enum DriveCommand {
     /// Wipe what Strake left on devices: superblocks, region maps, logs, labels of pools
     ///
-    /// Refuses members of arrays that run, mounted devices, and devices without anything of Strake's.
+    /// Refuses members of arrays that run, mounted devices, and devices without anything of
+    /// Strake's.
     Clean(CleanArgs),
-    /// Switch the light of a drive on or off, to find it: of a member, or of any device, in an array or not
+    /// Switch the light of a drive on or off, to find it: of a member, or of any device, in an
+    /// array or not
     Locate(DriveLocateArgs),
 }
 
@@ -440,9 +444,10 @@ pub(crate) struct GrowArgs {
 pub(crate) struct RestripeArgs {
     pub(crate) name: String,
     /// 5, 6, 7.3 or N+M: with as many devices as it has parities more; of a mirror with as many
-    /// copies, whose data moves to the devices. Without devices: back to fewer parities; what held them
-    /// are spares. Data moves first, unless they were added. 0 only with --force; 1 of 1+M. 50, 60 and 70 of 5, 6 and 7.3 (with --group-size), and
-    /// these of 50, 60 and 70: data moves to other groups
+    /// copies: its data moves to the devices. Without devices: back to fewer parities; what held
+    /// them are spares. Data moves first, unless they were added. 0 only with --force; 1 of 1+M.
+    /// 50, 60 and 70 of 5, 6 and 7.3 (with --group-size), and these of 50, 60 and 70: data moves to
+    /// other groups
     #[arg(long, short, conflicts_with_all = ["add", "stop", "go_on"])]
     pub(crate) level: Option<String>,
     /// Data columns on these devices, or whole groups: data moves to them while the array serves
@@ -485,8 +490,8 @@ pub(crate) struct RestripeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ScrubArgs {
     pub(crate) name: String,
-    /// One that was paused goes on where it was; stop forgets it; status tells what the last ten found;
-    /// accept takes what is read in undecided regions for right and computes parity anew
+    /// One that was paused goes on where it was; stop forgets it; status tells what the last ten
+    /// found; accept takes what is read in undecided regions for right and computes parity anew
     #[arg(value_parser = ["start", "pause", "stop", "status", "accept"], default_value = "start")]
     pub(crate) action: String,
     #[command(flatten)]
@@ -535,8 +540,8 @@ pub(crate) struct DaemonArgs {
     /// How long an array may wait for missing members, seconds
     #[arg(long, default_value_t = 10.0)]
     pub(crate) wait: f64,
-    /// What becomes of an array that could start without its missing members, unless it has a setting of
-    /// its own (strake start NAME always starts it)
+    /// What becomes of an array that could start without its missing members, unless it has a
+    /// setting of its own (strake start NAME always starts it)
     #[arg(long, value_enum, default_value_t = DegradedStart::Wait)]
     pub(crate) degraded: DegradedStart,
     /// Threads for each array
@@ -545,8 +550,8 @@ pub(crate) struct DaemonArgs {
     /// Buffer memory of each thread
     #[arg(long)]
     pub(crate) memory: Option<String>,
-    /// A member I/O that takes longer counts as timed out; one that fails on its way is tried again for
-    /// as long; seconds (default 75)
+    /// A member I/O that takes longer counts as timed out; one that fails on its way is tried again
+    /// for as long; seconds (default 75)
     #[arg(long)]
     pub(crate) io_timeout: Option<f64>,
     /// End when this process, which started the daemon, ends

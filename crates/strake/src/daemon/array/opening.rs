@@ -1,15 +1,18 @@
 //! Opening the members of an array that is to be started.
 //!
-//! A member that cannot be used is set aside with the reason, and the array starts without it where it may start without
-//! a missing one. A member that another program holds may be in service there, together with the rest of the array:
-//! then the array starts here only if more than half of its members are free and believed. Two programs cannot both
-//! have more than half. A device that is busy with I/O of an array which was stopped here is held by the kernel alone: the
-//! array starts without it as without one that is missing.
+//! A member that cannot be used is set aside with the reason, and the array starts without it where
+//! it may start without a missing one. A member that another program holds may be in service there,
+//! together with the rest of the array: then the array starts here only if more than half of its
+//! members are free and believed. Two programs cannot both have more than half. A device that is
+//! busy with I/O of an array which was stopped here is held by the kernel alone: the array starts
+//! without it as without one that is missing.
 //!
-//! Tables of partitions over members are believed to have destroyed nothing else only where an administrator says so:
-//! `start --force` with these devices named. Their signatures are wiped then, outside the data.
+//! Tables of partitions over members are believed to have destroyed nothing else only where an
+//! administrator says so: `start --force` with these devices named. Their signatures are wiped
+//! then, outside the data.
 //!
-//! Invariants: members are opened exclusively, and read again after that; nothing is written before [`Opened::claim`].
+//! Invariants: members are opened exclusively, and read again after that; nothing is written before
+//! [`Opened::claim`].
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -84,7 +87,7 @@ fn one(
     if let Some(why) = member.trouble.as_ref().filter(|why| !is_table(why)) {
         return Err(why.clone());
     }
-    // Who uses a loop device over it, or another path to it, writes it, too.
+    // A user of a loop device over it, or of another path to it, writes it, too.
     safety::not_in_use(sysfs::identity(path)?, path)?;
     let patience = give_up.saturating_duration_since(Instant::now());
     let device = Device::open_within(path, OpenMode::Member, patience)?;

@@ -44,15 +44,16 @@ pub(crate) struct Limits {
     pub(crate) shards: u16,
     /// Buffer memory of each thread, bytes.
     pub(crate) memory_bytes: usize,
-    /// A member I/O that takes longer counts as timed out; one that failed on its way is tried again for as
-    /// long.
+    /// A member I/O that takes longer counts as timed out; one that failed on its way is tried
+    /// again for as long.
     pub(crate) io_timeout: Duration,
 }
 
-/// Longer than Linux needs to bring an NVMe controller to its senses, or to give it up: 30 s (nvme_core's
-/// `io_timeout`) until it asks the controller to abort a command, 30 s more until it resets it, and what a
-/// reset takes after that. What ends in this time never was an error to anybody. A member must not be put
-/// out before, and less than the 120 s after which the kernel complains of tasks that hang is waited.
+/// Longer than Linux needs to bring an NVMe controller to its senses, or to give it up: 30 s
+/// (nvme_core's `io_timeout`) until it asks the controller to abort a command, 30 s more until it
+/// resets it, and what a reset takes after that. What ends in this time never was an error to
+/// anybody. A member must not be put out before, and less than the 120 s after which the kernel
+/// complains of tasks that hang is waited.
 const IO_TIMEOUT: Duration = Duration::from_secs(75);
 
 impl Default for Limits {
@@ -66,7 +67,8 @@ impl Default for Limits {
     }
 }
 
-/// Who has a block device open only to look at it, as udev does, is waited for as long.
+/// The daemon waits so long for a process that has a block device open only to look at it, as udev
+/// does.
 const LOOKING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How to start one array.
@@ -112,8 +114,8 @@ pub(crate) struct Running {
     pub(crate) uuid: ArrayUuid,
     /// As it is called now.
     name: Mutex<ArrayName>,
-    /// Empty once it was stopped. The lock is never held while something waits: who asks the array
-    /// keeps it for as long as that takes.
+    /// Empty once it was stopped. The lock is never held while something waits: a caller that
+    /// queries the array keeps its own `Arc` for as long as that takes.
     serving: Arc<Mutex<Option<Arc<Serving>>>>,
     record: Mutex<ArrayRecord>,
     /// Known once it was started.
@@ -260,7 +262,8 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
     })
 }
 
-/// Whether an array found would be started so. Its members are held for a moment, and nothing is written.
+/// Whether an array found would be started so. Its members are held for a moment, and nothing is
+/// written.
 pub(crate) fn may_start(dir: &Dir, found: &FoundArray, how: &Start) -> Result<(), Failure> {
     let Ready { opened, config, .. } = ready(dir, found, how)?;
     let (members, aside) = (opened.members, opened.aside);
@@ -412,7 +415,7 @@ pub(crate) fn start(
     Ok(running)
 }
 
-/// Gives it another name, on its members and to those who connect.
+/// Gives it another name, on its members and for new connections.
 fn rename(serving: &Serving, dir: &Dir, name: &ArrayName) -> Result<Changed, Failure> {
     let changed = serving.command(Command::Rename(name.clone()))?;
     if let Err(error) = serving.rename_export(name, &dir.nbd_socket(name)) {
@@ -450,8 +453,8 @@ pub(crate) fn unlink(link: &Path, id: u32) {
     }
 }
 
-/// Refuses an array that does not run and whose block device, which a daemon that was killed has
-/// left behind, is in use.
+/// Refuses an array that does not run, if a killed daemon left its block device behind and that is
+/// in use.
 pub(crate) fn not_left_in_use(dir: &Dir, array: ArrayUuid) -> Result<(), Failure> {
     let Some(record) = dir.record(array) else {
         return Ok(());
@@ -487,8 +490,8 @@ pub(crate) fn user_of_ublk(id: u32) -> Option<String> {
     busy.then(|| format!("/dev/ublkb{id} is in use"))
 }
 
-/// The same, and who only has it open, as virtual machines and databases do: for what takes data away. Who just looks
-/// at it, like udev, is waited for.
+/// The same, and processes that only have it open, as virtual machines and databases do: for
+/// commands that take data away. A process that only looks at it, like udev, is waited for.
 pub(crate) fn opener_of_ublk(id: u32) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let rdev = std::fs::metadata(format!("/dev/ublkb{id}")).ok()?.rdev();
@@ -591,7 +594,8 @@ impl Running {
             Ok((array, latencies))
         })
     }
-    /// A member that was found at the start and that the engine does not use, and what to do with it.
+    /// A member that was found at the start and that the engine does not use, and what to do with
+    /// it.
     fn not_used(&self, member: &MemberStatus) -> Option<SetAsideJson> {
         let (aside, slot) = (member.aside?, member.slot?);
         let is = |(found, _): &&(MemberUuid, PathBuf)| *found == member.member;
@@ -718,8 +722,8 @@ impl Running {
             .and_then(|text| self.member(text).ok())
             .is_some_and(|member| in_service(&member))
     }
-    /// Refuses a device whose superblock is that of a member or spare in service: another path to it,
-    /// or a copy of it.
+    /// Refuses a device with the superblock of a member or spare in service: another path to it, or
+    /// a copy of it.
     pub(crate) fn not_in_service(&self, path: &Path, own: &Superblock) -> Result<(), Failure> {
         if own.array != self.uuid {
             return Ok(());
@@ -739,7 +743,7 @@ impl Running {
             None => Ok(()),
         }
     }
-    /// Slots in service whose members are files, and which these are.
+    /// Slots in service with members that are files, and these files.
     pub(crate) fn files(&self) -> Result<Vec<(Slot, PathBuf)>, Failure> {
         self.with(|s| {
             let status = s.status_now()?;
@@ -766,7 +770,7 @@ impl Running {
     pub(crate) fn not_in_use(&self) -> Result<(), Failure> {
         asked(&self.serving).map_or(Ok(()), |serving| self.free(&serving))
     }
-    /// The same, for whoever holds it.
+    /// The same, for a caller that holds it.
     pub(crate) fn free(&self, serving: &Serving) -> Result<(), Failure> {
         let own = serving.export().ublk().and_then(opener_of_ublk);
         match own.or_else(|| self.volume_user(serving)) {
@@ -776,8 +780,8 @@ impl Running {
             None => Ok(()),
         }
     }
-    /// Lets go of it as a kill would: nothing more is written, and a ublk device stays for whoever
-    /// serves the array next.
+    /// Releases it as a kill would: nothing more is written, and a ublk device stays for the next
+    /// daemon that serves the array.
     pub(crate) fn leave(&self) {
         if let Some(serving) = self.take() {
             serving.abandon();
@@ -793,7 +797,8 @@ impl Running {
     pub(crate) fn stop(&self, dir: &Dir) -> Result<Vec<PathBuf>, Failure> {
         self.stop_by(dir, Serving::end)
     }
-    /// The same as the process ends, which waits no longer than this for members that do not answer.
+    /// The same as the process ends, which waits no longer than this for members that do not
+    /// answer.
     pub(crate) fn stop_within(
         &self,
         dir: &Dir,

@@ -1,11 +1,11 @@
 //! What is, and what was, in each slot: path, model and serial of the device, and why it left.
 //!
-//! A drive that is gone says nothing any more, and its members' table knows it by a uuid that no label
-//! on a drive carries. So what a drive calls itself is written down while it is there.
+//! A drive that is gone says nothing any more, and its members' table knows it by a uuid that no
+//! label on a drive carries. So what a drive calls itself is written down while it is there.
 //!
-//! Invariants: kept where state is kept, so it outlives restarts; written when a device takes a slot or
-//! leaves it, never by looking; what left a slot is remembered until its member is removed, comes back,
-//! or another device leaves. Nothing here decides anything about members.
+//! Invariants: kept where state is kept, so it outlives restarts; written when a device takes a
+//! slot or leaves it, never by looking; what left a slot is remembered until its member is removed,
+//! comes back, or another device leaves. Nothing here decides anything about members.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

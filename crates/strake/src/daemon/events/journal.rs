@@ -1,14 +1,14 @@
 //! The journal of events: a file that survives a power cut, and can be read without a daemon.
 //!
-//! It lies where state is kept (`/var/lib/strake`, or `STRAKE_DIR`), one JSON object a line. Order of
-//! one event: ring in memory (`events`) → queue → writer thread: append → fdatasync. The thread
+//! It lies where state is kept (`/var/lib/strake`, or `STRAKE_DIR`), one JSON object a line. Order
+//! of one event: ring in memory (`events`) → queue → writer thread: append → fdatasync. The thread
 //! writes all events that wait with one append and one fdatasync, so an event is durable as soon as
 //! the file system allows it, and a burst of events costs few syncs.
 //!
-//! Invariants: whoever notes an event never waits for the file: the queue is bounded, and an event
-//! that finds it full is counted and left out of the file (it stays in the ring). The files are
-//! bounded: `events.jsonl` turns over at 4 MiB, and one older part is kept. A line that is no event,
-//! such as the last one before a power cut, costs itself only.
+//! Invariants: a thread that notes an event never waits for the file: the queue is bounded, and an
+//! event that finds it full is counted and left out of the file (it stays in the ring). The files
+//! are bounded: `events.jsonl` turns over at 4 MiB, and one older part is kept. A line that is no
+//! event, such as the last one before a power cut, costs itself only.
 //!
 //! Deliberately absent: what the events are (`events`).
 
@@ -180,7 +180,7 @@ impl Writer {
                 Err(_) => {}
             }
             for done in waiting {
-                // Whoever waited may have given up.
+                // The waiting thread may have given up.
                 let _ = done.try_send(());
             }
         }

@@ -164,7 +164,8 @@ impl EventLog {
         Telling(self)
     }
 
-    /// Before the process ends: waits, not for ever, until all that arrays told is noted and durable.
+    /// Before the process ends: waits, not for ever, until all that arrays told is noted and
+    /// durable.
     pub(crate) fn finish(&self) {
         let give_up = Instant::now() + END_PATIENCE;
         while self.telling.load(Ordering::Relaxed) > 0 && Instant::now() < give_up {
@@ -244,7 +245,8 @@ impl EventLog {
             .collect()
     }
 
-    /// Says why jobs of an array are paused: by what holds them now, else by the event of their stop.
+    /// Says why jobs of an array are paused: by what holds them now, else by the event of their
+    /// stop.
     pub(crate) fn explain_pauses(&self, array: &mut ArrayJson) {
         let failed = array.state == "failed";
         let all_in_sync = array.members.iter().all(|m| m.state == "in_sync");
@@ -494,7 +496,7 @@ fn array_words(kind: &EventKind) -> Words {
     }
 }
 
-/// Who came and who went, in words.
+/// Members that came and went, in words.
 fn member_words(kind: &EventKind) -> Words {
     match *kind {
         EventKind::MemberOut {

@@ -1,7 +1,7 @@
 //! How arrays stop: one that a user stops, and all of them as the daemon ends.
 //!
-//! Invariants: a stop takes a bounded time, whatever hangs; what is left busy is named. Deliberately
-//! absent: how one array becomes quiet (runtime).
+//! Invariants: a stop takes a bounded time, whatever hangs; what is left busy is named.
+//! Deliberately absent: how one array becomes quiet (runtime).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,12 +20,13 @@ use crate::drives::find;
 
 /// How long the end of the daemon waits for changes that are under way.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(4);
-/// How long an array may take to become quiet as the process ends. Members that do not answer have longer
-/// deadlines, and whoever ends the daemon does not wait for these: the service manager kills it. An array that is
-/// not quiet then is left as after a kill, from which it comes back.
+/// How long an array may take to become quiet as the process ends. Members that do not answer have
+/// longer deadlines, and the service manager does not wait for these: it kills the daemon. An array
+/// that is not quiet then is left as after a kill, from which it comes back.
 pub(crate) const QUIET_PATIENCE: Duration = Duration::from_secs(12);
-/// How long the end of the daemon waits for arrays to stop: longer than each takes, whose exports have 5 s and whose
-/// threads have 10 s beside that ([`strake_runtime::Serving::end_within`]). All in all less than 30 s.
+/// How long the end of the daemon waits for arrays to stop: longer than each takes, with 5 s for
+/// its exports and 10 s for its threads beside that ([`strake_runtime::Serving::end_within`]). All
+/// in all less than 30 s.
 const STOP_ALL_PATIENCE: Duration = Duration::from_secs(25);
 
 /// How long the files of an array are looked at before it stops.
@@ -56,7 +57,7 @@ impl Service {
 
     /// Stops everything, as far as it can be.
     ///
-    /// An array whose block device is in use is left as a kill would leave it: the device stays,
+    /// An array with its block device in use is left as a kill would leave it: the device stays,
     /// its users wait, and the next daemon takes it over. To stop it would take it from under them.
     ///
     /// Arrays stop at the same time, so that one with a member that hangs holds up no other.
@@ -126,8 +127,9 @@ pub(crate) fn note_unclean(events: &EventLog, array: &str, failure: &Failure) {
     });
 }
 
-/// Puts out member files that hold a superblock at neither of its places: they were emptied between two
-/// looks at their size. A stop would write both anew, and the member would pass for one in sync.
+/// Puts out member files that hold a superblock at neither of its places: they were emptied between
+/// two looks at their size. A stop would write both anew, and the member would pass for one in
+/// sync.
 fn put_out_emptied(running: &Running, events: &EventLog) {
     // One that has failed writes no superblock as it stops.
     let failed = |status: Status| status.state == ArrayState::Failed;

@@ -1,8 +1,9 @@
 //! The daemon's arrays and what can be asked of them; the API and the watcher call this.
 //!
 //! Invariants: changes (create, start, stop, destroy, add …) of one array are one at a time
-//! (`changes`), those of different arrays wait for nothing of each other; looking never waits for a change; an array is in `running` only while it serves. Verbs are
-//! idempotent and say whether they changed something.
+//! (`changes`), those of different arrays wait for nothing of each other; looking never waits for a
+//! change; an array is in `running` only while it serves. Verbs are idempotent and say whether they
+//! changed something.
 //!
 //! Deliberately absent: HTTP (api), looking for drives by itself (watch).
 
@@ -664,7 +665,7 @@ impl Service {
             return Ok(false);
         }
         if found.image.emptied.is_some() {
-            // Whoever has it now is named.
+            // The present user of the device is named.
             reused::still_ours(&Device::open(&found.path, OpenMode::ReadOnly)?)?;
             return Ok(false);
         }
@@ -769,7 +770,7 @@ fn no_rebuild(status: &Status) -> &'static str {
     }
 }
 
-/// A member's device and state, for whoever is told what would become of it.
+/// A member's device and state, for a message that says what would become of it.
 fn shown(running: &Running, member: &MemberStatus) -> Result<String, Failure> {
     let device = member.device.map(|device| running.path(device));
     let device = device.transpose()?;
@@ -980,7 +981,8 @@ fn accept(running: &Running, name: &str, dry_run: bool) -> Result<OutcomeJson, F
     Ok(outcome(name, changed, &format!("begins to take {what}")))
 }
 
-/// An array that was made and did not start: what a refusal says of a start, that nothing was written, is not so.
+/// An array that was made and did not start: what a refusal says of a start, that nothing was
+/// written, is not so.
 fn made_not_started(failure: Failure, name: &str) -> Failure {
     let what = format!("{name} was made and did not start: {}", failure.found);
     let cure = format!("mend that, and strake start {name}; or strake destroy {name}");

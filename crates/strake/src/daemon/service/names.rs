@@ -7,7 +7,8 @@
 //! by itself.
 //!
 //! Invariants: what is remembered is needed for no array's data; an array has one name here.
-//! Deliberately absent: arrays that belong to a host. Whoever brings drives wants them served.
+//! Deliberately absent: arrays that belong to a host. Drives that are brought here are meant to be
+//! served.
 
 use std::fs;
 use std::path::PathBuf;
@@ -66,7 +67,7 @@ impl Dir {
                 continue;
             };
             if Some(&name) != but && self.owner(&name) == Some(array) {
-                // Read as ours a moment ago; whoever took it away meanwhile wanted the same.
+                // Read as ours a moment ago; if it was removed meanwhile, that was the aim.
                 let _ = fs::remove_file(file.path());
             }
         }

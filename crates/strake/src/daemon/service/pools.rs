@@ -1,11 +1,12 @@
 //! Pools of spares: devices that wait for whichever of several arrays needs one first.
 //!
-//! Protocol: an array that is allowed to (`pool`, a setting of this machine) and has a slot that nobody fills, none is
-//! waited for, and no spare of its own gets the smallest device of the pool that fits, by the way of `strake add`. Its
-//! superblock is written over the pool's label, so a crash leaves the device in one of the two.
+//! Protocol: an array that is allowed to (`pool`, a setting of this machine) and has a slot that
+//! nobody fills, none is waited for, and no spare of its own gets the smallest device of the pool
+//! that fits, by the way of `strake add`. Its superblock is written over the pool's label, so a
+//! crash leaves the device in one of the two.
 //!
-//! Invariants: a pool is what devices carry, no file tells of it; nothing is taken where two pools have the name.
-//! Deliberately absent: giving a device back to a pool by itself.
+//! Invariants: a pool is what devices carry, no file tells of it; nothing is taken where two pools
+//! have the name. Deliberately absent: giving a device back to a pool by itself.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -172,8 +173,8 @@ impl<'a> Pools<'a> {
             safety::may_hold(&paths)?;
             return Ok(done(name.as_str(), false, &what));
         }
-        // Before: a daemon that is killed when labels are written finds them again. A folder that cannot be written
-        // makes a user name files again; block devices are found.
+        // Before: a daemon that is killed when labels are written finds them again. A folder that
+        // cannot be written makes a user name files again; block devices are found.
         let remembered = self.dir.make().map_err(|failure| failure.found);
         let remembered = remembered.and_then(|()| {
             let kept = self.dir.remember_files(&paths);
@@ -251,8 +252,8 @@ impl<'a> Pools<'a> {
     }
 }
 
-/// A pool that an array is to take from must be there: a name that is spelt wrongly would only be noticed when it is
-/// needed.
+/// A pool that an array is to take from must be there: a name that is spelt wrongly would only be
+/// noticed when it is needed.
 pub(crate) fn check_named(pools: &Pools<'_>, name: Option<&str>) -> Result<(), Failure> {
     match name {
         Some(name) if name != NONE => pools.pick(name).map(|_| ()),
@@ -416,7 +417,7 @@ impl Service {
             .pool_tries
             .with(|tries| tries.contains_key(&running.uuid))
         {
-            // Who has too many read errors waits no longer.
+            // A member with too many read errors waits no longer.
             running.command(Command::SparesElsewhere(false))?;
         }
         taken
@@ -443,8 +444,9 @@ impl Service {
         }
     }
 
-    /// Gives the array the smallest device of its pool that fits: as a spare, or to replace the member in `slot`. Which
-    /// one; `None` where there is none, or no pool. Drives that are as worn as `worn_from` relieve nobody. Under `change`.
+    /// Gives the array the smallest device of its pool that fits: as a spare, or to replace the
+    /// member in `slot`. Which one; `None` where there is none, or no pool. Drives that are as worn
+    /// as `worn_from` relieve nobody. Under `change`.
     pub(super) fn take_from_pool(
         &self,
         running: &Running,

@@ -16,8 +16,8 @@ use crate::daemon::changes::POOLS;
 use crate::daemon::events::Happened;
 use crate::daemon::service::{Service, may_take, outcome, slot_of};
 
-/// A worn member, the spare of the array that is to take its place, if it has one that is not, and how worn the member is,
-/// per cent.
+/// A worn member, the spare of the array that is to take its place, if it has one that is not, and
+/// how worn the member is, per cent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Relief {
     slot: u8,

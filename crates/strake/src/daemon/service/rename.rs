@@ -4,9 +4,9 @@
 //! link). A crash in between leaves the array with its new name and a leftover that the next start
 //! goes over.
 //!
-//! Invariant: a stopped array is renamed by the engine, too, in a short service that nobody can
-//! reach: superblocks are never changed beside it. Deliberately absent: who may have which name
-//! (service).
+//! Invariant: a stopped array is renamed by the engine, too, in a short service that no client can
+//! reach: superblocks are never changed beside it. Deliberately absent: which array may have which
+//! name (service).
 
 use strake_engine::event::{Changed, Command};
 use strake_format::ArrayName;

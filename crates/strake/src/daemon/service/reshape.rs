@@ -1,5 +1,5 @@
-//! Changes of an array's shape that a user asks for: growth onto larger members, more parities, data
-//! that moves to more data columns, to other groups or to other strips; and parities that go.
+//! Changes of an array's shape that a user asks for: growth onto larger members, more parities,
+//! data that moves to more data columns, to other groups or to other strips; and parities that go.
 //!
 //! Deliberately absent: how any of them is done (engine).
 
@@ -69,8 +69,8 @@ fn parities_fewer(superblock: &Superblock, wanted: Level) -> Result<usize, Failu
     })
 }
 
-/// The members of each group, if it is to other groups that data moves: where this level, or no other
-/// than now, is asked for.
+/// The members of each group, if it is to other groups that data moves: where this level, or no
+/// other than now, is asked for.
 fn regrouped(
     superblock: &Superblock,
     devices: usize,
@@ -157,9 +157,9 @@ impl Service {
         Ok(outcome(name, changed == Changed::Yes, &what))
     }
 
-    /// Raises the level by parities on these devices, lowers it where there are none (the last parity
-    /// only by force), moves data to
-    /// another shape, or does what it is told with data that moves.
+    /// Raises the level by parities on these devices, lowers it where there are none (the last
+    /// parity only by force), moves data to another shape, or does what it is told with data that
+    /// moves.
     pub(crate) fn restripe(
         &self,
         name: &str,
@@ -245,7 +245,8 @@ impl Service {
     }
 }
 
-/// Whether the array would take devices like these; where its buffers are too few, with what limit they would not be.
+/// Whether the array would take devices like these; where its buffers are too few, with what limit
+/// they would not be.
 fn may_join(running: &Running, infos: &[DeviceInfo], joining: Joining) -> Result<(), Failure> {
     running.with(|s| {
         s.may_join(infos, joining).map_err(|error| match error {
@@ -337,7 +338,7 @@ enum Asked {
     Change(Change),
     /// So many parities fewer.
     Lower(Fewer),
-    /// A mirror, of an array whose parities are copies.
+    /// A mirror, of an array with parities that are copies.
     Mirror,
     /// Data moves no further (true), or goes on.
     Halt(bool),

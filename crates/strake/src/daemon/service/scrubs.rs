@@ -1,10 +1,12 @@
 //! What past scrubs found: the last ten of each array, also after restarts.
 //!
-//! The members tell of the last scrub that came to its end; what it was before is kept beside the daemon (`state`). So
-//! nothing depends on the daemon having been there when a scrub ended: whatever the members tell that is not kept yet is
-//! added when it is seen next, and whenever the past is asked for.
+//! The members tell of the last scrub that came to its end; what it was before is kept beside the
+//! daemon (`state`). So nothing depends on the daemon having been there when a scrub ended:
+//! whatever the members tell that is not kept yet is added when it is seen next, and whenever the
+//! past is asked for.
 //!
-//! Invariant: looking writes nothing. Deliberately absent: when scrubs begin (`schedule`), and each finding (events).
+//! Invariant: looking writes nothing. Deliberately absent: when scrubs begin (`schedule`), and each
+//! finding (events).
 
 use serde::{Deserialize, Serialize};
 use strake_engine::Geometry;

@@ -1,6 +1,7 @@
 //! Settings: those that the members carry, and what an array may take of this machine.
 //!
-//! Order of a change: all that is wanted is looked at first, then what is this machine's is kept, then the array is told.
+//! Order of a change: all that is wanted is looked at first, then what is this machine's is kept,
+//! then the array is told.
 //!
 //! Invariant: settings are changed together, or, where one is refused, none; what changed is an
 //! event. Deliberately absent: what they mean (engine, `placement`, `schedule`).

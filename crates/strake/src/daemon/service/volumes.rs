@@ -1,7 +1,7 @@
 //! Volumes of an array in service: carving it, their table and its changes, their devices.
 //!
-//! Order of a change: what may be refused → whoever would lose bytes is withdrawn (and, if the
-//! change fails, served again) → the steps of the change, up to its acknowledgement → exports →
+//! Order of a change: what may be refused → a volume that would lose bytes is withdrawn (and, if
+//! the change fails, served again) → the steps of the change, up to its acknowledgement → exports →
 //! the rest of the steps. At a start: both copies of the table are made to say the same → every
 //! volume is served → units that nobody has are discarded, if a crash kept that from being done.
 //!
@@ -10,7 +10,7 @@
 //! believed is not written over, and its volumes are not served. After a change that failed the
 //! next takes a generation beyond it.
 //!
-//! Deliberately absent: who gets which units, and what makes a change whole (engine).
+//! Deliberately absent: which volume gets which units, and what makes a change whole (engine).
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,11 +1,11 @@
 //! Files of the daemon's state that cannot be read: cut off, overwritten, no file at all.
 //!
-//! What such a file said is not known, and the daemon goes on without it, as where nothing was ever said. That is an
-//! event, looked for once when the daemon starts, and the file is set aside as `NAME.damaged`, so that what is
-//! remembered next does not take its place.
+//! What such a file said is not known, and the daemon goes on without it, as where nothing was ever
+//! said. That is an event, looked for once when the daemon starts, and the file is set aside as
+//! `NAME.damaged`, so that what is remembered next does not take its place.
 //!
-//! Invariant: nothing here keeps a daemon from starting. Deliberately absent: the journals of events and of wear, of
-//! which lines are passed over by themselves.
+//! Invariant: nothing here keeps a daemon from starting. Deliberately absent: the journals of
+//! events and of wear, of which lines are passed over by themselves.
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -1,8 +1,9 @@
 //! Which arrays were destroyed on this machine.
 //!
-//! A member that was away when its array was destroyed still carries its superblock. When it comes back the array must
-//! not: it is not started by itself, and `scan` and `start` say when it was destroyed. Nothing is wiped by itself: what
-//! comes back may be the only copy of data that somebody wants after all, or a drive from another machine.
+//! A member that was away when its array was destroyed still carries its superblock. When it comes
+//! back the array must not: it is not started by itself, and `scan` and `start` say when it was
+//! destroyed. Nothing is wiped by itself: what comes back may be the only copy of data that
+//! somebody wants after all, or a drive from another machine.
 //!
 //! Invariant: a folder that cannot be read or written costs this protection and nothing else.
 

@@ -1,12 +1,13 @@
 //! Arrays that are being made again by a backup (`config restore`), until that has ended.
 //!
-//! A restored array has an identity of its own. A restore that is cut off (the daemon is killed, the power goes) leaves
-//! devices that carry the new identity, all of them or some, and a name that still means the old array. What is
-//! remembered here lets a start give the new array the name and the volumes of the one whose place it takes, and lets
-//! the same command finish its work.
+//! A restored array has an identity of its own. A restore that is cut off (the daemon is killed,
+//! the power goes) leaves devices that carry the new identity, all of them or some, and a name that
+//! still means the old array. What is remembered here lets a start give the new array the name and
+//! the volumes of the one that it replaces, and lets the same command finish its work.
 //!
-//! Invariants: remembered, also when the power goes, before anything is written to a member; forgotten when the restore
-//! has ended. Which devices they are, and which of their blocks are lost, may be known nowhere else by then.
+//! Invariants: remembered, also when the power goes, before anything is written to a member;
+//! forgotten when the restore has ended. Which devices they are, and which of their blocks are
+//! lost, may be known nowhere else by then.
 
 use std::fs;
 use std::ops::Range;
@@ -27,7 +28,7 @@ pub(crate) struct Heir {
     elder: String,
     /// The device of each slot.
     pub(crate) devices: Vec<PathBuf>,
-    /// Logical blocks whose content is lost: first, and behind the last.
+    /// Logical blocks that lost their content: first, and behind the last.
     unreadable: Vec<(u64, u64)>,
 }
 
@@ -76,13 +77,13 @@ impl Dir {
         state::replace(&file, heir).map_err(|error| Failure::io(file.display(), &error))
     }
 
-    /// In whose place an array is being made.
+    /// The record of an array that is being made in the place of another.
     pub(crate) fn heir(&self, array: ArrayUuid) -> Option<Heir> {
         let text = state::read_file(self.heir_file(array)).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    /// The array in whose place this one is being made.
+    /// The array that this one replaces.
     pub(crate) fn elder_of(&self, array: ArrayUuid) -> Option<ArrayUuid> {
         self.heir(array)?.elder()
     }

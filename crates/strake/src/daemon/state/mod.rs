@@ -1,6 +1,6 @@
 //! What a daemon keeps in STRAKE_DIR: lock, socket, known files, the export of each array; and what
-//! must outlive a restart of the machine: what an array may take of it, which array a name means, how
-//! drives wear, what scrubs found, what happened, what was in which slot.
+//! must outlive a restart of the machine: what an array may take of it, which array a name means,
+//! how drives wear, what scrubs found, what happened, what was in which slot.
 //!
 //! Without STRAKE_DIR these are two folders, because /run is empty after a restart of the machine.
 //!
@@ -115,8 +115,8 @@ impl Dir {
         made.map_err(|error| Failure::io(dir.display(), &error))
     }
 
-    /// Refuses a folder that somebody else owns or may write, or a link to one: who can put files
-    /// there decides what is started.
+    /// Refuses a folder that another user owns or may write, or a link to one: a user that can put
+    /// files there decides what is started.
     fn check_owner(&self, dir: &Path) -> Result<(), Failure> {
         use rustix::fs::{Mode, OFlags, fstat, open};
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
@@ -174,7 +174,7 @@ impl Dir {
         if self.lasting.exists() {
             self.check_owner(&self.lasting)?;
         }
-        // A machine whose /var cannot be written serves all the same.
+        // A machine without a writable /var serves all the same.
         let lasting =
             ["placement", "scrubs", "restoring", "seats"].map(|name| self.lasting.join(name));
         for dir in lasting.into_iter().chain([self.names()]) {
@@ -231,8 +231,8 @@ impl Dir {
         }
         self.replace(Path::new("known-files.json"), &known)
     }
-    /// Remembers the members of an array that was made; a note where that fails, and files are among them, which are
-    /// not looked for.
+    /// Remembers the members of an array that was made; a note where that fails, and files are
+    /// among them, which are not looked for.
     pub(crate) fn not_remembered(&self, array: &str, paths: &[PathBuf]) -> Option<String> {
         let error = self.remember_files(paths).err()?;
         tracing::warn!(%error, "the members' paths are not remembered");

@@ -132,8 +132,8 @@ impl WearLog {
         }
     }
 
-    /// What `show --wear` tells of a member whose drive reports this: since its oldest sample, or
-    /// since the newest that is at least `since` old.
+    /// What `show --wear` tells of a member with a drive that reports this: since its oldest
+    /// sample, or since the newest that is at least `since` old.
     pub(crate) fn member(
         &self,
         time: SystemTime,

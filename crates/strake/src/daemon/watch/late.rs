@@ -1,8 +1,9 @@
 //! When to look for members that did not answer in time.
 //!
-//! Such a member has not gone anywhere, so nothing tells when it answers again: it is looked for from time to time, for
-//! a while. Invariants: no clock, time is an argument; the last look is after all of that time, so that who answers at
-//! its very end is found. Deliberately absent: which members these are (the array's table says so).
+//! Such a member has not gone anywhere, so nothing tells when it answers again: it is looked for
+//! from time to time, for a while. Invariants: no clock, time is an argument; the last look is
+//! after all of that time, so that a member that answers at its very end is found. Deliberately
+//! absent: which members these are (the array's table says so).
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ impl Late {
         if more {
             let next = now + PERIOD;
             self.0 = Some(Looking {
-                // Who is looked for already does not wait for the other.
+                // A member that is looked for already does not wait for the other.
                 look_at: self.0.as_ref().map_or(next, |before| before.look_at),
                 until: now + PATIENCE,
             });
@@ -52,7 +53,8 @@ impl Late {
 mod tests {
     use super::*;
 
-    /// Asks every two seconds, as the watcher does, until nothing is looked for any more; answers when it was time to.
+    /// Asks every two seconds, as the watcher does, until nothing is looked for any more; answers
+    /// when it was time to.
     fn looks(late: &mut Late, begun: Instant, from_s: u64) -> Vec<u64> {
         let mut at = Vec::new();
         for s in (from_s..2000).step_by(2) {

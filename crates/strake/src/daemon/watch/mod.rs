@@ -1,20 +1,21 @@
 //! Looks for drives as they appear, and starts what can be started.
 //!
-//! Protocol: when the kernel tells of a block device (`uevents`), two seconds after an event (an array
-//! was made or started, a member was added: its members may be files), and every two seconds while there
-//! is something to wait for that the kernel does not tell (files; arrays that wait; members that are busy), the
-//! names, numbers and sizes of the candidates are compared with the
+//! Protocol: when the kernel tells of a block device (`uevents`), two seconds after an event (an
+//! array was made or started, a member was added: its members may be files), and every two seconds
+//! while there is something to wait for that the kernel does not tell (files; arrays that wait;
+//! members that are busy), the names, numbers and sizes of the candidates are compared with the
 //! last time (a few reads of /sys; no member is read); only when they changed, or while arrays wait
-//! for members, are superblocks read, and running arrays hear how large their devices are now. A complete array is started at once; one that could be
-//! started degraded by the rule for that (`degraded`), which may be the array's own: at once, after some time, or not by itself; a start that was refused is tried again when other members are
-//! there. A member that was away from an array that runs, and holds what it should but for what was
-//! written meanwhile, is taken back by itself; so is one that came back between two looks, for
-//! which a loss of a member is cause enough to look again. Of any other an event says that it is
-//! there.
+//! for members, are superblocks read, and running arrays hear how large their devices are now. A
+//! complete array is started at once; one that could be started degraded by the rule for that
+//! (`degraded`), which may be the array's own: at once, after some time, or not by itself; a start
+//! that was refused is tried again when other members are there. A member that was away from an
+//! array that runs, and holds what it should but for what was written meanwhile, is taken back by
+//! itself; so is one that came back between two looks, for which a loss of a member is cause enough
+//! to look again. Of any other an event says that it is there.
 //!
-//! A member that did not answer in time has not gone anywhere, so nothing tells when it answers again: it is
-//! looked for from time to time (`late`). It cannot be opened as long as an old I/O is under way on it,
-//! and so is not taken back before the last of them is over.
+//! A member that did not answer in time has not gone anywhere, so nothing tells when it answers
+//! again: it is looked for from time to time (`late`). It cannot be opened as long as an old I/O is
+//! under way on it, and so is not taken back before the last of them is over.
 //!
 //! Deliberately absent: taking back by itself what failed, or what an administrator put out.
 
@@ -54,7 +55,7 @@ pub(crate) struct Watcher {
     degraded: Rule,
     seen: Vec<(PathBuf, Identity, u64)>,
     waiting: BTreeMap<ArrayUuid, Waiting>,
-    /// Arrays whose devices may have grown, and were not told yet.
+    /// Devices of arrays may have grown, and the arrays were not told yet.
     resized: bool,
     /// Events from this one on are new to it.
     next_event: u64,
@@ -168,7 +169,7 @@ fn why_not(running: &Running, image: &MemberImage) -> String {
     }
 }
 
-/// What a member is whose region map does not show what the member had.
+/// What a member is if its region map does not show what the member had.
 fn older(lack: &Lack, image: &MemberImage) -> String {
     let Lack { page, has, had } = *lack;
     let whole = image.map_whole.get(page as usize) == Some(&true);
@@ -320,7 +321,7 @@ impl Watcher {
             return;
         };
         if failure.code == Code::ChangeUnderWay {
-            // Whoever changes it may be about to start it.
+            // The change under way may be about to start it.
             waiting.again_at = now + waiting.pause;
             return;
         }
@@ -489,7 +490,8 @@ mod tests {
         }
     }
 
-    /// While an old I/O is under way its device cannot be opened; when that is over, nothing tells of it.
+    /// While an old I/O is under way its device cannot be opened; when that is over, nothing tells
+    /// of it.
     #[test]
     fn a_late_member_is_taken_back_by_the_look_that_is_due_and_by_none_before() {
         let mut rig = Rig::new();

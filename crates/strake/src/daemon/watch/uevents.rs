@@ -1,7 +1,7 @@
 //! What the kernel says of block devices that appear, change their size and go (uevents).
 //!
-//! Invariant: a hint and nothing more. Whoever hears it looks for himself; a message that is lost, or
-//! made up, costs a look or a moment. Deliberately absent: udev, whose own messages come later and
+//! Invariant: a hint and nothing more. The daemon looks for itself; a message that is lost, or made
+//! up, costs a look or a moment. Deliberately absent: udev, which sends its own messages later and
 //! only where it runs; devtmpfs has the node when the kernel speaks.
 
 use std::os::fd::OwnedFd;
@@ -31,7 +31,8 @@ struct Heard {
 }
 
 impl Uevents {
-    /// Listens from now on, if the kernel lets us; in a network namespace of its own it says nothing.
+    /// Listens from now on, if the kernel lets us; in a network namespace of its own it says
+    /// nothing.
     pub(crate) fn listen() -> Uevents {
         let uevents = Uevents::default();
         let heard = Arc::clone(&uevents.0);

@@ -6,7 +6,8 @@
 //!
 //! Invariants: a page is believed only where it says itself what it is (the OCP page by its GUID)
 //! or the drive's vendor is known for it; what a drive does not report is `None`, never zero.
-//! Deliberately absent: asking the drive (`runtime::device::nvme`), and history (`daemon::state::wear`).
+//! Deliberately absent: asking the drive (`runtime::device::nvme`), and history
+//! (`daemon::state::wear`).
 
 use std::fs::File;
 use std::path::Path;
@@ -21,7 +22,7 @@ const SMART: u8 = 0x02;
 const ENDURANCE_GROUP: u8 = 0x09;
 const OCP: u8 = 0xc0;
 const SOLIDIGM: u8 = 0xca;
-/// PCI vendors whose log CAh is the one read here: Intel and Solidigm.
+/// PCI vendors with the log CAh that is read here: Intel and Solidigm.
 const SOLIDIGM_VENDORS: [u16; 2] = [0x8086, 0x025e];
 /// At the end of the OCP page, as it lies there.
 const OCP_GUID: [u8; 16] = [

@@ -1,8 +1,8 @@
 //! Programs of the system that look at drives for us: `wipefs`, `blkid`, `ledctl`.
 //!
-//! Invariants: a program is run by an absolute path in the folders of the system, whatever PATH says;
-//! it gets a bounded time and is killed then. One that the kernel does not let die (it hangs on a
-//! device) is left to a thread of its own. Deliberately absent: what the programs say.
+//! Invariants: a program is run by an absolute path in the folders of the system, whatever PATH
+//! says; it gets a bounded time and is killed then. One that the kernel does not let die (it hangs
+//! on a device) is left to a thread of its own. Deliberately absent: what the programs say.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,10 +1,11 @@
 //! The light by which a person finds a drive: which file of the kernel's switches it.
 //!
-//! Order: an enclosure that has the drive (`/sys/class/enclosure/*/*/locate`) → an indicator of the drive or of a port
-//! above it (NPEM: `leds/*:enclosure:locate`) → the hot-plug slot with the drive's PCI address
-//! (`/sys/bus/pci/slots/*/attention`) → `ledctl`, where it is installed.
+//! Order: an enclosure that has the drive (`/sys/class/enclosure/*/*/locate`) → an indicator of the
+//! drive or of a port above it (NPEM: `leds/*:enclosure:locate`) → the hot-plug slot with the
+//! drive's PCI address (`/sys/bus/pci/slots/*/attention`) → `ledctl`, where it is installed.
 //!
-//! Invariant: where nothing is found, nothing is written. Deliberately absent: remembering what is lit; the hardware does.
+//! Invariant: where nothing is found, nothing is written. Deliberately absent: remembering what is
+//! lit; the hardware does.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -120,8 +121,8 @@ fn find(sys: &Path, dev: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// Where the device is in the kernel's tree: itself, and the controllers behind it, which is where the hardware is if
-/// several share it (NVMe multipath).
+/// Where the device is in the kernel's tree: itself, and the controllers behind it, which is where
+/// the hardware is if several share it (NVMe multipath).
 fn places(sys: &Path, dev: &str) -> Vec<PathBuf> {
     let Ok(mut block) = fs::canonicalize(sys.join("dev/block").join(dev)) else {
         return Vec::new();
@@ -155,7 +156,7 @@ fn entries(dir: &Path) -> Vec<std::ffi::OsString> {
     names
 }
 
-/// `locate` of the enclosure's component whose device is the drive.
+/// `locate` of the enclosure's component that has the drive as its device.
 fn in_enclosure(sys: &Path, places: &[PathBuf]) -> Option<PathBuf> {
     let class = sys.join("class/enclosure");
     for enclosure in entries(&class) {
@@ -192,7 +193,8 @@ fn indicator(sys: &Path, places: &[PathBuf]) -> Option<PathBuf> {
     })
 }
 
-/// Domain, bus and device of the PCI function nearest to the device, as slots name it: `0000:01:00`.
+/// Domain, bus and device of the PCI function nearest to the device, as slots name it:
+/// `0000:01:00`.
 fn pci_address(place: &Path) -> Option<String> {
     place.ancestors().find_map(address_of)
 }

@@ -1,8 +1,9 @@
-//! Looking at many devices of which some may not answer: each by a thread of its own, waited for only so long.
+//! Looking at many devices of which some may not answer: each by a thread of its own, waited for
+//! only so long.
 //!
-//! Invariants: no more than one thread at a time is at one device, however often it is looked at; a device that is not
-//! answered for keeps nobody from what the others say. What a thread finds that nobody waited for is thrown away, and
-//! that it came back is told, so that somebody looks again.
+//! Invariants: no more than one thread at a time is at one device, however often it is looked at; a
+//! device that is not answered for keeps nobody from what the others say. What a thread finds that
+//! nobody waited for is thrown away, and that it came back is told, so that somebody looks again.
 //!
 //! Deliberately absent: ending such a thread. A read that the kernel does not end cannot be ended.
 
@@ -24,7 +25,8 @@ const AT_ONCE: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Looks {
     patience: Duration,
-    /// Who looks at many does so alone: a device that somebody else is just asking would seem not to be there.
+    /// One look at many devices at a time: a device that another look is just asking would seem not
+    /// to be there.
     turn: Mutex<()>,
     state: Arc<Mutex<State>>,
 }
@@ -73,8 +75,9 @@ impl Looks {
         }
     }
 
-    /// What `look` says of each of these devices, in their order; the same device under two names counts once. One that
-    /// does not answer in time, or whose last look has not come back yet, is left out.
+    /// What `look` says of each of these devices, in their order; the same device under two names
+    /// counts once. One that does not answer in time, or has a look that has not come back yet, is
+    /// left out.
     pub(crate) fn each<T: Send + 'static>(
         &self,
         paths: &[PathBuf],
@@ -102,7 +105,7 @@ impl Looks {
             let thread = std::thread::Builder::new().name("look".to_owned());
             let begun = thread.spawn(move || {
                 let found = look(&path);
-                // Before anybody hears of it: who looks again at once finds nobody there.
+                // Before the result is sent: another look right after it must find this one gone.
                 drop(at);
                 // Perhaps nobody waits any more.
                 let _ = sender.send((index, found));

@@ -1,11 +1,14 @@
-//! What block devices lie on: partitions, loop devices, device mapper, md, and several paths to one drive.
+//! What block devices lie on: partitions, loop devices, device mapper, md, and several paths to one
+//! drive.
 //!
-//! Two devices that share bytes are one device for an array: each would overwrite what the other holds. Two devices that
-//! lie on one drive without sharing bytes (its partitions) are two, and fail together.
+//! Two devices that share bytes are one device for an array: each would overwrite what the other
+//! holds. Two devices that lie on one drive without sharing bytes (its partitions) are two, and
+//! fail together.
 //!
-//! Invariants: nothing is opened; a file of /sys that cannot be read means "nothing known". Where it is not known which
-//! part of a lower device an upper one takes (device mapper, md), it may be any part: then the upper one shares bytes
-//! with the lower one, and not with its neighbours. Deliberately absent: tables of device mapper (an ioctl as root).
+//! Invariants: nothing is opened; a file of /sys that cannot be read means "nothing known". Where
+//! it is not known which part of a lower device an upper one takes (device mapper, md), it may be
+//! any part: then the upper one shares bytes with the lower one, and not with its neighbours.
+//! Deliberately absent: tables of device mapper (an ioctl as root).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,8 +71,8 @@ impl Stack {
         fs::canonicalize(link).ok()
     }
 
-    /// What a device lies on directly: each device or file, with the range of it, and whether all of that range is the
-    /// device's.
+    /// What a device lies on directly: each device or file, with the range of it, and whether all
+    /// of that range is the device's.
     fn below(&self, id: Identity) -> Vec<(Identity, u64, u64, bool)> {
         let Some(folder) = self.folder(id) else {
             return Vec::new();
@@ -194,8 +197,8 @@ impl Stack {
         depth > 0 && below.any(|(id, ..)| id == lower || self.lies_within(id, lower, depth - 1))
     }
 
-    /// Names of other block devices that share bytes with this one, and lie neither on it nor under it: another loop
-    /// device over its file, another path to its drive.
+    /// Names of other block devices that share bytes with this one, and lie neither on it nor under
+    /// it: another loop device over its file, another path to its drive.
     pub(crate) fn other_paths(&self, id: Identity) -> Vec<String> {
         let ground = self.ground(id);
         let beside = |folder: &PathBuf| {
@@ -227,9 +230,9 @@ impl Stack {
         self.devices().iter().filter_map(over).collect()
     }
 
-    /// Of things found on devices, each once where they are the same by `key` and their devices are other names of one
-    /// drive: by the uppermost, which is what others use, with those that lie under it or beside it. Copies on other
-    /// drives stay: they are two.
+    /// Of things found on devices, each once where they are the same by `key` and their devices are
+    /// other names of one drive: by the uppermost, which is what others use, with those that lie
+    /// under it or beside it. Copies on other drives stay: they are two.
     pub(crate) fn each_drive_once<T, K: PartialEq>(
         &self,
         found: Vec<T>,

@@ -28,7 +28,8 @@ pub(crate) fn each_once(paths: &[PathBuf]) -> impl Iterator<Item = &PathBuf> {
     })
 }
 
-/// What a drive calls itself wherever it is plugged in; `None` for files, partitions, and drives that do not say.
+/// What a drive calls itself wherever it is plugged in; `None` for files, partitions, and drives
+/// that do not say.
 pub(crate) fn wwid(path: &Path) -> Option<String> {
     let Identity::Block(rdev) = identity(path).ok()? else {
         return None;
@@ -39,8 +40,8 @@ pub(crate) fn wwid(path: &Path) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// What is printed on a drive, of a block device or of the drive that a partition lies on; `None` is what
-/// the kernel does not know.
+/// What is printed on a drive, of a block device or of the drive that a partition lies on; `None`
+/// is what the kernel does not know.
 pub(crate) fn model_and_serial(path: &Path) -> (Option<String>, Option<String>) {
     let Ok(Identity::Block(rdev)) = identity(path) else {
         return (None, None);
@@ -87,8 +88,8 @@ pub(crate) fn identity(path: &Path) -> Result<Identity, Failure> {
     }
 }
 
-/// Whether another process has this member for itself, as whoever serves it does: block devices are
-/// opened exclusively, files are locked. What cannot be asked is taken as not held.
+/// Whether another process has this member for itself, as a daemon that serves it does: block
+/// devices are opened exclusively, files are locked. What cannot be asked is taken as not held.
 pub(crate) fn is_held(path: &Path) -> bool {
     use std::os::unix::fs::OpenOptionsExt;
     let block = matches!(identity(path), Ok(Identity::Block(_)));
@@ -209,8 +210,8 @@ pub(crate) fn mounted(rdev: u64) -> Option<String> {
         .map(|_| "swap".to_owned())
 }
 
-/// A process that has this block device or a partition of it open, other than this one: its name and
-/// number.
+/// A process that has this block device or a partition of it open, other than this one: its name
+/// and number.
 pub(crate) fn opener(rdev: u64) -> Option<String> {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     let own = std::process::id().to_string();

@@ -1,15 +1,17 @@
 //! A backup of the configuration, and arrays that are made again by it.
 //!
-//! Members carry all that an array is, so a backup is for the day on which their superblocks are gone: overwritten by
-//! a partition table, an installer, a careless hand. The array is made again over the data that its members hold, under
-//! an identity of its own (see [`strake_engine::restore`]).
+//! Members carry all that an array is, so a backup is for the day on which their superblocks are
+//! gone: overwritten by a partition table, an installer, a careless hand. The array is made again
+//! over the data that its members hold, under an identity of its own (see
+//! [`strake_engine::restore`]).
 //!
-//! Order of a restore: what the backup says makes sense → the array is really not there → the device of every slot,
-//! recognised by what it still carries → none of them missed what the others got → nobody uses them → metadata, as with
-//! `create`. Invariant: nothing is written before all of that is known.
+//! Order of a restore: what the backup says makes sense → the array is really not there → the
+//! device of every slot, recognised by what it still carries → none of them missed what the others
+//! got → nobody uses them → metadata, as with `create`. Invariant: nothing is written before all of
+//! that is known.
 //!
-//! Deliberately absent: arrays with members missing (parity that may be untrue brings back nothing), spares
-//! (they are added again by a command), and pools (`pool_backup`).
+//! Deliberately absent: arrays with members missing (parity that may be untrue brings back
+//! nothing), spares (they are added again by a command), and pools (`pool_backup`).
 
 pub(crate) mod pool_backup;
 
@@ -293,8 +295,8 @@ impl Service {
     ) -> Result<(), Failure> {
         let name = wanted.definition.name.to_string();
         let cause = || Some(format!("asked, by the backup of {}", request.backup.taken));
-        // Whatever becomes of it: which device is in which slot is known from here on, and in a file that stays when the
-        // power goes.
+        // Whatever becomes of it: which device is in which slot is known from here on, and in a
+        // file that stays when the power goes.
         self.dir.restoring(&name, &wanted.devices)?;
         let heir = Heir::new(elder, &wanted.devices, &wanted.told.unreadable);
         self.dir.inherits(wanted.array, &heir)?;
@@ -377,7 +379,8 @@ impl Service {
         }
     }
 
-    /// Refuses a device that `--slot` names for an array that needs no restoring, unless it is the one that has the slot.
+    /// Refuses a device that `--slot` names for an array that needs no restoring, unless it is the
+    /// one that has the slot.
     fn slots_as_told(
         &self,
         all: &[FoundArray],
@@ -415,8 +418,8 @@ impl Service {
         for member in &entry.members {
             named.push(uuid(&member.uuid)?);
         }
-        // A superblock that is left knows more than a backup that was taken before it, unless the others went on
-        // without its member.
+        // A superblock that is left knows more than a backup that was taken before it, unless the
+        // others went on without its member.
         let newest = remains
             .iter()
             .filter_map(|remains| remains.superblock.clone())
@@ -476,8 +479,9 @@ fn is_later(remains: &Remains, epoch: u64) -> bool {
     pages.any(|page| page.epoch.0 > epoch)
 }
 
-/// Whether a superblock that is left tells the array's last members: it is no older than the backup, and no region map
-/// is from a later epoch. That of a member which failed and is still plugged in is older than both.
+/// Whether a superblock that is left tells the array's last members: it is no older than the
+/// backup, and no region map is from a later epoch. That of a member which failed and is still
+/// plugged in is older than both.
 fn is_current(
     sb: &Superblock,
     entry: &BackupArrayJson,
@@ -559,8 +563,8 @@ fn named_device(told: &SlotDevice, array: ArrayUuid, definition: &Definition) ->
     found.unwrap_or_else(|| Remains::nothing(&path))
 }
 
-/// The device of each slot: the one that carries its member, else the one that is named for it. With them a doubt about
-/// one that was named.
+/// The device of each slot: the one that carries its member, else the one that is named for it.
+/// With them a doubt about one that was named.
 type Assigned = (Vec<Option<Remains>>, Option<String>);
 
 fn assign(
@@ -580,7 +584,8 @@ fn assign(
             return Err(Failure::new(Code::MemberNotFound, found));
         };
         is_no_other(told, &device, members)?;
-        // One that left while the other took its place is older; then the one that is named is right.
+        // One that left while the other took its place is older; then the one that is named is
+        // right.
         let left = |other: &&Remains| device.member.is_some() && is_older(other, &device);
         if device.member != Some(member)
             && let Some(other) = carries(member).find(|other| !left(other))
@@ -659,8 +664,9 @@ fn is_no_other(
     Err(Failure::new(Code::MembersDisagree, found).cure("leave --slot away for it"))
 }
 
-/// Refuses what is certainly stale, whatever is accepted: a device that the backup does not name and that is older than
-/// the others; and, unless it is named by `--slot`, one that is older than a device which the backup does not name yet.
+/// Refuses what is certainly stale, whatever is accepted: a device that the backup does not name
+/// and that is older than the others; and, unless it is named by `--slot`, one that is older than a
+/// device which the backup does not name yet.
 fn not_replaced(
     found: &[Remains],
     members: &[MemberUuid],
@@ -697,7 +703,7 @@ fn not_replaced(
     Err(Failure::new(Code::MembersDisagree, found).cure(cure))
 }
 
-/// Refuses members whose region maps are of another shape than the one that is to be made.
+/// Refuses members with region maps of another shape than the one that is to be made.
 fn same_shape(members: &[Remains], layout: &strake_format::Layout) -> Result<(), Failure> {
     for member in members {
         for page in member.newest().flatten() {
@@ -727,7 +733,8 @@ fn told_by(members: &[Remains]) -> Told {
     told
 }
 
-/// What a restore that was cut off was making, and made in part: what it was to be is on the devices that it reached.
+/// What a restore that was cut off was making, and made in part: what it was to be is on the
+/// devices that it reached.
 fn half_made(begun: &Begun<'_>, half: &FoundArray, elder: ArrayUuid) -> Wanted {
     let definition = Definition::of(&half.authority().image.superblock);
     let devices = &begun.heir.devices;
@@ -848,19 +855,20 @@ fn all_were_in_sync(sb: &Superblock) -> Result<(), Failure> {
     }
 }
 
-/// A member whose region map is older than that of another, and a page that is.
+/// A member with an older region map than another, and a page that is older.
 fn older(members: &[Remains]) -> Option<(&Remains, usize)> {
     let pages = members.iter().map(|member| member.pages.len()).max();
     for page in 0..pages.unwrap_or(0) {
-        // Of all that have it whole, not of neighbours: one whose page is damaged stands between none.
+        // Among all that have the page whole, not among neighbours: a member with a damaged page is
+        // skipped.
         let told = members
             .iter()
             .filter_map(|m| Some((m.newest().nth(page)??, m)));
         let Some((newest, _)) = told.clone().max_by_key(|(page, _)| page.sequence) else {
             continue;
         };
-        // A write of the page that was cut off reached some and not others; whoever was out when it was begun knows an
-        // older epoch.
+        // A write of the page that was cut off reached some and not others; a member that was out
+        // when it began records an older epoch.
         let cut_off =
             |page: &MapPage| page.epoch == newest.epoch && newest.sequence - page.sequence <= 1;
         if let Some((_, older)) = told.clone().find(|(page, _)| !cut_off(page)) {
@@ -895,7 +903,8 @@ fn stale(members: &[Remains]) -> Option<String> {
     None
 }
 
-/// Why what is known of this epoch may be of another shape than the array had in the end, if something says so.
+/// Why what is known of this epoch may be of another shape than the array had in the end, if
+/// something says so.
 fn outdated(epoch: u64, members: &[Remains]) -> Option<String> {
     let member = members.iter().find(|member| is_later(member, epoch))?;
     let path = member.path.display();

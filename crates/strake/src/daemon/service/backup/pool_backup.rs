@@ -1,15 +1,17 @@
 //! Pools of spares in a backup, and pools that are made again by it.
 //!
-//! A device in a pool carries its label and nothing else that is of worth. Where both places of the label are
-//! overwritten, nothing on the device tells that it was in a pool: it is recognised by what the drive calls itself
-//! (its wwid) where the kernel tells that, else by its path; and by its size.
+//! A device in a pool carries its label and nothing else that is of worth. Where both places of the
+//! label are overwritten, nothing on the device tells that it was in a pool: it is recognised by
+//! what the drive calls itself (its wwid) where the kernel tells that, else by its path; and by its
+//! size.
 //!
-//! Order: no device of the pool is left in it → the devices → none of them is a member, in another pool, or holds what
-//! an array of the backup has lost → nobody uses them, nothing foreign lies there → labels. Invariant: nothing is written
-//! before all of that is known of all of them; `force` is about foreign signatures, and region maps of arrays that
-//! nobody knows.
+//! Order: no device of the pool is left in it → the devices → none of them is a member, in another
+//! pool, or holds what an array of the backup has lost → nobody uses them, nothing foreign lies
+//! there → labels. Invariant: nothing is written before all of that is known of all of them;
+//! `force` is about foreign signatures, and region maps of arrays that nobody knows.
 //!
-//! Deliberately absent: devices that were taken out, or that an array took: what is left of a pool is left as it is.
+//! Deliberately absent: devices that were taken out, or that an array took: what is left of a pool
+//! is left as it is.
 
 use std::path::{Path, PathBuf};
 

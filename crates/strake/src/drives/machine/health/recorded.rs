@@ -1,7 +1,8 @@
 //! Log pages as drives gave them, beside what other programs, or people, read in them.
 //!
-//! Invariant: the bytes come from drives, or are laid out by the specification from values that another program printed
-//! of a drive; which of the two, and from where, is said in `crates/strake/tests/pages/README.md`.
+//! Invariant: the bytes come from drives, or are laid out by the specification from values that
+//! another program printed of a drive; which of the two, and from where, is said in
+//! `crates/strake/tests/pages/README.md`.
 
 use super::*;
 
