@@ -686,7 +686,7 @@ fn slots_that_are_to_go_hold_nothing_but_parity_when_all_has_moved_and_not_befor
             seen += usize::from(all);
         }
         let stripes = (0..start.stripes()).map(StripeNo);
-        let settled = start.settled();
+        let settled = start.after_move();
         for (stripe, column) in stripes.flat_map(|s| (0..start.k).map(move |c| (s, c))) {
             let slot = settled.slot(stripe, column).index();
             assert!(slot < start.slots() - of.fixed, "{of:?}");
@@ -827,7 +827,7 @@ fn the_slots_of_every_stripe_are_neighbours_and_logs_tell_of_each_other_there() 
 #[test]
 fn bands_that_become_rows_leave_every_byte_where_it_is() {
     for of in MOVES.iter().filter(|of| of.bands.1 > 1) {
-        let banded = moving(of).settled();
+        let banded = moving(of).after_move();
         let folded = banded.folded();
         assert_eq!(folded.size(), banded.size());
         assert_eq!(folded.regions(), banded.regions());

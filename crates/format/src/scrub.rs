@@ -57,7 +57,7 @@ impl ScrubPeriod {
     }
 
     /// In a word.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             ScrubPeriod::Off => "off",
             ScrubPeriod::Continuous => "continuous",

@@ -300,7 +300,7 @@ impl Geometry {
         Geometry { old_shape, ..*self }
     }
     /// The geometry when all has moved.
-    pub fn settled(&self) -> Geometry {
+    pub fn after_move(&self) -> Geometry {
         Geometry {
             old_shape: None,
             per_row: self.groups,

@@ -153,7 +153,7 @@ pub fn shape_with(
 /// That it cannot be.
 pub fn size_with(sb: &Superblock, more: usize, shape: DataShape) -> Result<u64, CommandError> {
     let wide = wider(sb, more, Joining::Data(shape))?;
-    Ok(Geometry::of(&wide).settled().size())
+    Ok(Geometry::of(&wide).after_move().size())
 }
 
 /// The level and the group size to which data moves, in an array of so many members.

@@ -80,7 +80,7 @@ impl Ground {
 /// Bytes of a unit of an array that is carved now: of a region, so that what is given up is
 /// Unwritten again as a whole. While data moves, as it will be.
 pub fn unit_bytes(geometry: &Geometry) -> u64 {
-    let region = geometry.settled().region_bytes(RegionNo(0));
+    let region = geometry.after_move().region_bytes(RegionNo(0));
     region.end - region.start
 }
 

@@ -66,7 +66,7 @@ pub(crate) enum Mail {
     /// An administrator's command (shard 0's thread only).
     Command(Command, Sender<Result<Changed, CommandError>>),
     /// Whether it would be carried out (shard 0's thread only).
-    May(Command, Sender<Result<(), CommandError>>),
+    Preflight(Command, Sender<Result<(), CommandError>>),
     /// Everything that `show` tells (shard 0's thread only).
     Status(Sender<Status>),
     /// States of so many regions from this one on (shard 0's thread only).

@@ -75,7 +75,7 @@ const ASK_PATIENCE: Duration = Duration::from_secs(10);
 /// hold up until their deadlines.
 const COMMAND_PATIENCE: Duration = STOP_PATIENCE;
 /// How long a member that was replaced may take to be let go of.
-const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
+const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is needed to serve an array.
 #[derive(Debug)]
@@ -396,8 +396,8 @@ impl Serving {
     ///
     /// # Errors
     /// Why it would refuse.
-    pub fn may(&self, command: Command) -> Result<(), CommandError> {
-        self.ask(ASK_PATIENCE, |answer| Mail::May(command, answer))
+    pub fn preflight(&self, command: Command) -> Result<(), CommandError> {
+        self.ask(ASK_PATIENCE, |answer| Mail::Preflight(command, answer))
             .unwrap_or_else(|error| Err(unanswered(&error)))
     }
 
@@ -406,7 +406,7 @@ impl Serving {
     /// # Errors
     /// Why it would not.
     pub fn may_grow(&self) -> Result<(), CommandError> {
-        self.may(Command::Grow(self.device_sizes()))
+        self.preflight(Command::Grow(self.device_sizes()))
     }
 
     /// Sizes of the devices now, which may have grown since they were opened. One that does not
@@ -426,14 +426,14 @@ impl Serving {
 
     /// Waits a moment for members that were replaced to be let go of, which happens when it is
     /// durable that they were. What the array is made of is known then.
-    pub fn settle(&self) {
+    pub fn await_releases(&self) {
         let known = || {
             let status = self.status_now();
             let members = status.map_or_else(|_| Vec::new(), |status| status.members);
             members.iter().filter(|m| m.device.is_some()).count()
         };
         let since = Instant::now();
-        while self.devices.all().len() > known() && since.elapsed() < SETTLE_PATIENCE {
+        while self.devices.all().len() > known() && since.elapsed() < RELEASE_PATIENCE {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -469,7 +469,7 @@ impl Serving {
     /// users that could not be told; `None` if all were.
     pub fn has_grown(&self, size: u64) -> Option<NotTold> {
         let since = Instant::now();
-        while self.shape.now().size() < size && since.elapsed() < SETTLE_PATIENCE {
+        while self.shape.now().size() < size && since.elapsed() < RELEASE_PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
         if self.tell_size() {

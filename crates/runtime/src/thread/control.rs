@@ -108,7 +108,7 @@ impl Control {
                 self.commands.insert(id, answer);
                 self.array.command(now, id, command);
             }
-            Mail::May(command, answer) => {
+            Mail::Preflight(command, answer) => {
                 let _ = answer.send(self.array.preflight(&command));
             }
             Mail::Status(answer) => {

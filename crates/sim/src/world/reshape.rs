@@ -248,6 +248,6 @@ pub(crate) fn shape_of(geometry: &Geometry) -> workload::Shape {
         total: geometry.size() / block,
         strip: geometry.band * geometry.strip / block,
         stripe: geometry.band * geometry.stripe_bytes() / block,
-        region: geometry.settled().region_bytes(RegionNo(0)).end / block,
+        region: geometry.after_move().region_bytes(RegionNo(0)).end / block,
     }
 }

@@ -366,7 +366,7 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
     };
     if args.dry_run {
         running::may_start(&context.dir, &found, &how)?;
-        let what = format!("start ({})", found.word());
+        let what = format!("start ({})", found.as_str());
         return context.would(name, &what);
     }
     if args.force {

@@ -50,7 +50,7 @@ impl Ask {
 
 /// Why a request has no good answer.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum NbdError {
     /// The connection broke before the answer came.
     Broken,
     /// The server answered with this errno.
@@ -184,7 +184,7 @@ impl Connection {
     }
 
     /// Sends a request and waits for its answer.
-    pub(crate) fn call(&self, ask: Ask, offset: u64, payload: &[u8]) -> Result<Vec<u8>, Trouble> {
+    pub(crate) fn call(&self, ask: Ask, offset: u64, payload: &[u8]) -> Result<Vec<u8>, NbdError> {
         let cookie = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = sync_channel(1);
         let (read_bytes, len) = match ask {
@@ -197,7 +197,7 @@ impl Connection {
         // before, that is seen here.
         if self.is_dead() {
             locked(&self.waiting).remove(&cookie);
-            return Err(Trouble::Broken);
+            return Err(NbdError::Broken);
         }
         let mut head = Vec::with_capacity(28);
         head.extend(REQUEST_MAGIC.to_be_bytes());
@@ -217,8 +217,8 @@ impl Connection {
         }
         match answered.recv() {
             Ok(Ok(bytes)) => Ok(bytes),
-            Ok(Err(errno)) => Err(Trouble::Refused(errno)),
-            Err(_) => Err(Trouble::Broken),
+            Ok(Err(errno)) => Err(NbdError::Refused(errno)),
+            Err(_) => Err(NbdError::Broken),
         }
     }
 }

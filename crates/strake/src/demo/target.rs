@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::demo::nbd::{Ask, Connection, Trouble};
+use crate::demo::nbd::{Ask, Connection, NbdError};
 
 /// How long a request may go unanswered, over all attempts.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -105,8 +105,10 @@ impl Target {
         connection
             .call(ask, offset, payload)
             .map_err(|trouble| match trouble {
-                Trouble::Broken => Again::Gone,
-                Trouble::Refused(errno) => Again::Error(io::Error::from_raw_os_error(errno as i32)),
+                NbdError::Broken => Again::Gone,
+                NbdError::Refused(errno) => {
+                    Again::Error(io::Error::from_raw_os_error(errno as i32))
+                }
             })
     }
 

@@ -128,7 +128,7 @@ pub(crate) enum Readiness {
 
 impl Readiness {
     /// One word.
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Readiness::Complete => "complete",
             Readiness::Degraded => "degraded",
@@ -210,10 +210,10 @@ impl FoundArray {
         self.readiness_and_loss().0
     }
     /// The same in one word, as `scan` says it: `complete` has no slot that lacks its data.
-    pub(crate) fn word(&self) -> &'static str {
+    pub(crate) fn as_str(&self) -> &'static str {
         match self.readiness_and_loss() {
-            (Readiness::Complete, true) => Readiness::Degraded.word(),
-            (readiness, _) => readiness.word(),
+            (Readiness::Complete, true) => Readiness::Degraded.as_str(),
+            (readiness, _) => readiness.as_str(),
         }
     }
     /// Whether it can be started, and whether a slot of it has no device in sync.
@@ -290,7 +290,7 @@ impl FoundArray {
             members_found,
             spares: sb.spares.len(),
             spares_found,
-            state: self.word().to_owned(),
+            state: self.as_str().to_owned(),
             reason: match (&self.selection, readiness) {
                 _ if readiness == Readiness::Incomplete && !aside.is_empty() => {
                     Some(format!("{too_few}; set aside: {}", aside_text(&aside)))

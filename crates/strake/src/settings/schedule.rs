@@ -61,7 +61,7 @@ pub(crate) fn parse_policy(word: &str) -> Option<ScrubMode> {
 /// The period of a word.
 pub(crate) fn parse_period(word: &str) -> Option<ScrubPeriod> {
     let mut all = ScrubPeriod::ALL.into_iter();
-    all.find(|period| period.word() == word)
+    all.find(|period| period.as_str() == word)
 }
 
 /// What is to be set, of what is said of scrubs.

@@ -37,7 +37,7 @@ pub(crate) fn settings(sb: &Superblock, placement: &PlacementRecord) -> Settings
         init_priority: Some(sb.settings.init_priority),
         latency_target_us: Some(sb.settings.latency_target_us),
         spare_delay_ms: Some(sb.settings.spare_delay_ms),
-        scrub_schedule: Some(sb.settings.scrub_period.word().to_owned()),
+        scrub_schedule: Some(sb.settings.scrub_period.as_str().to_owned()),
         scrub_at: Some(schedule::time_text(sb.settings.scrub_minute)),
         scrub_policy: Some(schedule::policy_word(sb.settings.scrub_policy).to_owned()),
         read_error_threshold: Some(sb.settings.read_error_threshold),

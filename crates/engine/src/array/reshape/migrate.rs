@@ -812,7 +812,7 @@ fn in_order_of_addresses(
 
 /// What each slot gets of rows of the new shape, from `from` on.
 pub(crate) fn in_new_shape(geometry: &Geometry, from: u64, data: &[u8]) -> Vec<Vec<u8>> {
-    let geometry = geometry.settled();
+    let geometry = geometry.after_move();
     let (strip, k) = (geometry.strip as usize, geometry.k);
     let code = Code::new(k, geometry.m).expect("the array's code");
     let row_bytes = geometry.row_columns() as usize * strip;

@@ -656,8 +656,8 @@ impl Running {
         self.with(|s| Ok(s.command(command)? == Changed::Yes))
     }
     /// Whether it would carry out a command, which does nothing.
-    pub(crate) fn may(&self, command: Command) -> Result<(), Failure> {
-        self.with(|s| Ok(s.may(command)?))
+    pub(crate) fn preflight(&self, command: Command) -> Result<(), Failure> {
+        self.with(|s| Ok(s.preflight(command)?))
     }
     /// Hands a device over and carries out the command made for it.
     pub(crate) fn command_with(

@@ -108,8 +108,8 @@ impl Happened {
         let all = after.as_object()?.iter();
         let other = all.filter(|(key, value)| before.get(key) != Some(value));
         let told = other.map(|(key, value)| {
-            let was = before.get(key).map_or_else(String::new, word);
-            format!("{key}={} (was {was})", word(value))
+            let was = before.get(key).map_or_else(String::new, unquoted);
+            format!("{key}={} (was {was})", unquoted(value))
         });
         let told: Vec<String> = told.collect();
         (!told.is_empty()).then(|| Happened {
@@ -420,7 +420,7 @@ fn words(kind: &EventKind) -> Words {
 }
 
 /// Without the quotes that JSON has.
-fn word(value: &serde_json::Value) -> String {
+fn unquoted(value: &serde_json::Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)

@@ -525,7 +525,7 @@ impl Service {
             _ => Command::Fail(slot_of(&running, member)?),
         };
         if request.dry_run {
-            running.may(command)?;
+            running.preflight(command)?;
             let what = format!(
                 "would take {member} ({}) out of service",
                 shown(&running, &found)?
@@ -552,7 +552,7 @@ impl Service {
         let found = running.member(member)?;
         let command = Command::Remove(Running::reference(&found)?);
         if request.dry_run {
-            running.may(command)?;
+            running.preflight(command)?;
             let what = format!("would forget {member} ({})", shown(&running, &found)?);
             return Ok(outcome(name, false, &what));
         }
@@ -711,7 +711,7 @@ impl Service {
             }
         };
         if request.dry_run {
-            running.may(command)?;
+            running.preflight(command)?;
             return Ok(outcome(name, false, &format!("would {action} the {word}")));
         }
         // Before the next one's findings take its place.
@@ -967,7 +967,7 @@ pub(crate) fn created_json(
 
 /// Takes the data in undecided regions for right.
 fn accept(running: &Running, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
-    running.may(Command::AcceptData)?;
+    running.preflight(Command::AcceptData)?;
     let array = running.json()?;
     let regions = size::count(array.undecided_regions as usize, "region");
     let what = format!(

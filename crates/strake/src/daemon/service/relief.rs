@@ -76,7 +76,7 @@ impl Service {
         let shown = shown.ok_or_else(none)?;
         if dry_run {
             match spare {
-                Some(spare) => running.may(Command::ReplaceBySpare(slot, spare))?,
+                Some(spare) => running.preflight(Command::ReplaceBySpare(slot, spare))?,
                 None => may_take(&running, Path::new(&shown), Some(slot))?,
             }
             let what = format!("would rebuild slot {slot} onto the spare {shown}");

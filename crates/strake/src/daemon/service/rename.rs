@@ -82,7 +82,7 @@ pub(crate) fn check_whole(found: &FoundArray) -> Result<(), Failure> {
     match found.readiness() {
         Readiness::Complete => Ok(()),
         other => {
-            let what = format!("{} is {} and does not run", found.name(), other.word());
+            let what = format!("{} is {} and does not run", found.name(), other.as_str());
             let cure = "bring the missing members back, or start it and rename it then";
             Err(Failure::new(Code::MembersMissing, what).cure(cure))
         }

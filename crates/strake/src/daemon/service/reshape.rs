@@ -133,7 +133,7 @@ impl Service {
         let _change = self.change(name)?;
         let running = self.running(name)?;
         running.with(|s| {
-            s.settle();
+            s.await_releases();
             Ok(())
         })?;
         let before = running.status()?.size_bytes;
@@ -168,11 +168,13 @@ impl Service {
         let _change = self.change(name)?;
         let running = self.running(name)?;
         let now = running.status()?.superblock;
-        let change = match asked(name, &now, request)? {
-            Asked::Change(change) => change,
-            Asked::Mirror => return mirror(&running, name, request.dry_run),
-            Asked::Lower(fewer) => return lower(&running, name, fewer, request.dry_run),
-            Asked::Halt(stop) => return self.halt_move(&running, name, stop, request.dry_run),
+        let change = match restripe_action(name, &now, request)? {
+            RestripeAction::Change(change) => change,
+            RestripeAction::Mirror => return mirror(&running, name, request.dry_run),
+            RestripeAction::Lower(fewer) => return lower(&running, name, fewer, request.dry_run),
+            RestripeAction::Halt(stop) => {
+                return self.halt_move(&running, name, stop, request.dry_run);
+            }
         };
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
         if let Some(path) = paths.iter().find(|path| running.serves(path)) {
@@ -237,7 +239,7 @@ impl Service {
             false => (Command::ContinueRestripe, "data goes on moving"),
         };
         if dry_run {
-            running.may(command)?;
+            running.preflight(command)?;
             return Ok(outcome(name, false, &format!("would do so: {what}")));
         }
         let changed = running.with(|s| Ok(s.command(command)?))?;
@@ -275,7 +277,7 @@ fn shape_notes(
     let strip = u64::from(wide.user_strip_bytes());
     let members = running.with(|s| Ok(s.granularity_bytes()))?;
     let mut all = match joining {
-        Joining::Data(_) => notes::of_shape(&Geometry::of(&wide).settled(), strip, members),
+        Joining::Data(_) => notes::of_shape(&Geometry::of(&wide).after_move(), strip, members),
         _ => Vec::new(),
     };
     all.extend(joining_notes(running, paths)?);
@@ -299,7 +301,7 @@ fn lower(
     let moves = fewer.parities > usize::from(now.fixed_parities);
     let command = Command::DropParity(fewer);
     if dry_run {
-        running.may(command)?;
+        running.preflight(command)?;
         let first = if moves {
             ", once its data has moved"
         } else {
@@ -323,7 +325,7 @@ fn lower(
 fn mirror(running: &Running, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
     let was = running.status()?.superblock.level;
     if dry_run {
-        running.may(Command::Mirror)?;
+        running.preflight(Command::Mirror)?;
         let what = format!("would become level 1 from {was}");
         return Ok(outcome(name, false, &what));
     }
@@ -333,7 +335,7 @@ fn mirror(running: &Running, name: &str, dry_run: bool) -> Result<OutcomeJson, F
 }
 
 /// What a request wants.
-enum Asked {
+enum RestripeAction {
     /// Another shape.
     Change(Change),
     /// So many parities fewer.
@@ -345,7 +347,11 @@ enum Asked {
 }
 
 /// What is wanted of an array that is like this now.
-fn asked(name: &str, now: &Superblock, request: &RestripeRequest) -> Result<Asked, Failure> {
+fn restripe_action(
+    name: &str,
+    now: &Superblock,
+    request: &RestripeRequest,
+) -> Result<RestripeAction, Failure> {
     let (count, strip) = (
         request.devices.len(),
         make::parse_strip(request.strip_bytes)?,
@@ -362,9 +368,9 @@ fn asked(name: &str, now: &Superblock, request: &RestripeRequest) -> Result<Aske
         rotate: request.rotate,
         ..DataShape::default()
     };
-    let data = || -> Result<Asked, Failure> {
+    let data = || -> Result<RestripeAction, Failure> {
         let size = limits::size_with(now, count, shape)?;
-        Ok(Asked::Change(Change::Data { size, shape }))
+        Ok(RestripeAction::Change(Change::Data { size, shape }))
     };
     let unreachable = |found: &str, cure: &str| {
         let failure = Failure::new(Code::ShapeUnreachable, found);
@@ -382,15 +388,15 @@ fn asked(name: &str, now: &Superblock, request: &RestripeRequest) -> Result<Aske
             "ask for the other strip when that is done",
         ),
         (Some(Level::Raid1), None) if request.devices.is_empty() && now.level.has_parity() => {
-            Ok(Asked::Mirror)
+            Ok(RestripeAction::Mirror)
         }
-        (Some(level), None) if request.devices.is_empty() => Ok(Asked::Lower(Fewer {
+        (Some(level), None) if request.devices.is_empty() => Ok(RestripeAction::Lower(Fewer {
             parities: parities_fewer(now, level)?,
             last: request.force,
         })),
         (Some(level), None) => {
             let wanted = level_with(now, count, level)?;
-            Ok(Asked::Change(Change::Level(wanted)))
+            Ok(RestripeAction::Change(Change::Level(wanted)))
         }
         (None, Some("add")) if now.level == Level::Raid1 => unreachable(
             "a mirror has no data columns to which others could be added",
@@ -398,8 +404,8 @@ fn asked(name: &str, now: &Superblock, request: &RestripeRequest) -> Result<Aske
         ),
         (None, Some("add")) => data(),
         (None, None) if strip.is_some() || request.rotate => data(),
-        (None, Some("stop")) => Ok(Asked::Halt(true)),
-        (None, Some("continue")) => Ok(Asked::Halt(false)),
+        (None, Some("stop")) => Ok(RestripeAction::Halt(true)),
+        (None, Some("continue")) => Ok(RestripeAction::Halt(false)),
         _ => {
             let found = "neither a level, nor a strip, nor one of add, rotate, stop and continue";
             Err(Failure::new(Code::LevelUnreachable, found))

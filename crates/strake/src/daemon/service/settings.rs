@@ -76,7 +76,7 @@ impl Service {
         };
         let commands = || settings.iter().map(|setting| Command::Set(*setting));
         if let Some(running) = &running {
-            commands().try_for_each(|command| running.may(command))?;
+            commands().try_for_each(|command| running.preflight(command))?;
         }
         let before = self.settings(name)?;
         let places = Wanted::of_settings(wanted);

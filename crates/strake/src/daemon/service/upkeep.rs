@@ -116,7 +116,7 @@ impl Service {
         };
         let command = Command::ResetCounters(meant);
         if request.dry_run {
-            running.may(command)?;
+            running.preflight(command)?;
             let array = running.json()?;
             let members = match &request.member {
                 Some(member) => vec![shown_member(&array, member)?],
