@@ -15,6 +15,15 @@
 
 #![forbid(unsafe_code)]
 
+/// Ends a check of invariants with what is violated, and its values.
+macro_rules! ensure {
+    ($holds:expr, $($violated:tt)+) => {
+        if !$holds {
+            return Err(format!($($violated)+));
+        }
+    };
+}
+
 pub mod array;
 pub mod canary;
 pub mod geometry;

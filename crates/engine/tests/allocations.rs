@@ -103,6 +103,8 @@ fn requests_allocate_nothing() {
                         ));
                     }
                 }
+                assert_eq!(rig.shard.invariants(), Ok(()));
+                assert_eq!(rig.array.invariants(), Ok(()));
                 if lost == 0 {
                     rig.fail(0);
                 }

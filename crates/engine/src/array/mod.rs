@@ -15,6 +15,7 @@
 //!
 //! Deliberately absent: user data; that is the shards'.
 
+mod invariants;
 pub(crate) mod jobs;
 pub(crate) mod members;
 pub(crate) mod metadata;

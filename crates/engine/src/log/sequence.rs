@@ -35,6 +35,17 @@ impl Active {
         }
     }
 
+    /// It has records and is not over.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        let at = self.begun.binary_search_by_key(&number, |begun| begun.0);
+        at.is_ok_and(|at| self.begun[at].1)
+    }
+
+    /// So many are not over.
+    pub(crate) fn count(&self) -> usize {
+        self.begun.iter().filter(|begun| begun.1).count()
+    }
+
     /// The first that is not over.
     pub(crate) fn first(&self) -> Option<u64> {
         self.begun.front().map(|first| first.0)

@@ -221,6 +221,16 @@ impl Streams {
         }
     }
 
+    /// Work on this stripe waits for more.
+    pub(crate) fn waits(&self, stripe: StripeNo) -> bool {
+        self.waiting.iter().any(|waiting| waiting.stripe == stripe)
+    }
+
+    /// Some work waits for more.
+    pub(crate) fn any_waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// When the first has waited long enough.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.waiting.iter().map(|waiting| waiting.until).min()

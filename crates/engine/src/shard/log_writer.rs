@@ -234,6 +234,77 @@ impl Logs {
     }
 }
 
+impl Flight {
+    /// Operations whose records it has; `None` if it only publishes.
+    pub(crate) fn operations(&self) -> Option<&[usize]> {
+        self.publishes.is_none().then_some(&self.ops[..])
+    }
+}
+
+impl Logs {
+    /// Operations whose records wait for a lane.
+    pub(crate) fn queued(&self) -> impl Iterator<Item = (usize, u64)> {
+        let entries = self.lanes.values().flat_map(|lane| &lane.waiting);
+        entries.map(|entry| (entry.op, entry.operation))
+    }
+
+    /// Operations that wait until records are retired.
+    pub(crate) fn retiring(&self) -> impl Iterator<Item = usize> {
+        self.retiring.iter().map(Retiring::operation)
+    }
+
+    /// The number's records count, and those of no other than `count` operations.
+    pub(crate) fn check_numbers(&self, numbers: &[u64]) -> Result<(), String> {
+        for number in numbers {
+            ensure!(
+                self.active.has(*number),
+                "the records of operation {number} count as retired while it is at work"
+            );
+        }
+        ensure!(
+            self.active.count() == numbers.len(),
+            "{} operations have records that count and {} are at work",
+            self.active.count(),
+            numbers.len()
+        );
+        Ok(())
+    }
+
+    /// See the module; so many batches with records are in flight, and so many that publish.
+    pub(crate) fn check(&self, in_flight: &[&Flight]) -> Result<(), String> {
+        let publishing = in_flight.iter().filter(|f| f.publishes.is_some()).count();
+        let flights = in_flight.len() - publishing;
+        ensure!(
+            (self.flights, self.publishing) == (flights, publishing),
+            "{} and {} batches are counted, and {flights} and {publishing} in flight",
+            self.flights,
+            self.publishing
+        );
+        let retired = self.retired_before();
+        for (device, lane) in &self.lanes {
+            let of_lane = in_flight.iter().filter(|flight| flight.device == *device);
+            let of_lane = of_lane.filter(|flight| flight.publishes.is_none()).count();
+            let device = device.0;
+            ensure!(
+                lane.flights == of_lane && lane.flights <= FLIGHTS,
+                "the lane on device {device} counts {} batches and has {of_lane} in flight",
+                lane.flights
+            );
+            ensure!(
+                lane.published <= retired,
+                "device {device} says that all below {} is retired, and {retired} is not",
+                lane.published
+            );
+            let numbers = lane.waiting.iter().map(|entry| entry.operation);
+            ensure!(
+                numbers.is_sorted(),
+                "records of a younger operation go before an older one's to device {device}"
+            );
+        }
+        Ok(())
+    }
+}
+
 impl Lane {
     fn new(member: DeviceView, group: Range<usize>, granule: u64, lane_bytes: u64) -> Lane {
         Lane {
@@ -292,7 +363,8 @@ impl Shard {
             return true;
         }
         if self.gathers() {
-            return false;
+            // What was to be published while records are retired does not wait for the commit.
+            return !self.out.is_empty();
         }
         self.logs.due = false;
         let mut lane = self.logs.lanes.first_key_value();

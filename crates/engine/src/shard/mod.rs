@@ -16,6 +16,7 @@
 //! array's.
 
 pub(crate) mod coalesce;
+mod invariants;
 pub(crate) mod job;
 pub(crate) mod log_writer;
 pub(crate) mod op;

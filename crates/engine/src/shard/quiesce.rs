@@ -44,6 +44,11 @@ impl Quiesce {
         self.asked && !std::mem::replace(&mut self.told, true)
     }
 
+    /// The array knows that nothing is under way.
+    pub(crate) fn is_held(&self) -> bool {
+        self.asked && self.told
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.requests.len()
     }

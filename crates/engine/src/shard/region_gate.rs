@@ -89,6 +89,49 @@ impl Gate {
         self.writes = self.writes.saturating_add(1);
     }
 
+    /// Writes may start, or are at work.
+    pub(crate) fn is_written(&self) -> bool {
+        self.open() || self.writers > 0
+    }
+
+    /// Reads that wait until the region is given back.
+    pub(crate) fn parked(&self) -> &[usize] {
+        &self.parked
+    }
+
+    /// See the module; so many operations and direct reads are at work in the region, and so many
+    /// operations that write.
+    pub(crate) fn check(&self, region: usize, users: u32, writers: u32) -> Result<(), String> {
+        ensure!(
+            (self.users, self.writers) == (users, writers),
+            "region {region} counts {} users and {} writers, and has {users} and {writers}",
+            self.users,
+            self.writers
+        );
+        let dirty = matches!(self.access, RegionAccess::Open | RegionAccess::NeedSync);
+        ensure!(
+            writers == 0 || dirty,
+            "region {region} is written by {writers} operations and is {:?}",
+            self.access
+        );
+        ensure!(
+            !(self.closing && self.told) || writers == 0,
+            "region {region} was reported closed and is written by {writers} operations"
+        );
+        ensure!(
+            self.waiting.is_empty() || self.asked,
+            "operations {:?} wait for region {region}, which the array does not know",
+            self.waiting
+        );
+        let given_back = self.closing && !self.trusted();
+        ensure!(
+            self.parked.is_empty() || given_back,
+            "reads {:?} wait until region {region} is given back, and it is not closing",
+            self.parked
+        );
+        Ok(())
+    }
+
     /// True the first time that the array must be asked.
     pub(crate) fn ask(&mut self) -> bool {
         !std::mem::replace(&mut self.asked, true)

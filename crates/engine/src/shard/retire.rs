@@ -32,6 +32,12 @@ pub(crate) struct Retiring {
     before: u64,
 }
 
+impl Retiring {
+    pub(crate) fn operation(&self) -> usize {
+        self.op
+    }
+}
+
 impl Shard {
     /// True if no record can count that tells of the operation's run. Otherwise the operation waits,
     /// and goes on by [`Shard::records_retired`].

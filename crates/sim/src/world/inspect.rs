@@ -14,7 +14,7 @@ use strake_format::{Level, MemberUuid, RegionState, SlotState, Superblock};
 use crate::canary::Canary;
 use crate::world::clock::Lanes;
 use crate::world::fault::tolerance::{Condition, Rules, Situation, Tolerance};
-use crate::world::{SimResult, World};
+use crate::world::{Machines, SimResult, World};
 
 /// What serves a slot.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +27,25 @@ pub struct Look {
     pub remains: bool,
 }
 
+impl Machines {
+    /// A shard writes only in regions that are Dirty on the members. (One that holds gets the
+    /// regions of another shape with its next message.)
+    fn dirty_before_writes(&self, shard: u16) -> Result<(), String> {
+        let machine = &self.shards[usize::from(shard)];
+        let regions = self.array.geometry().regions();
+        let writes = |region: &RegionNo| machine.is_written(*region) && !machine.holds();
+        let mut written = (0..regions).map(RegionNo).filter(writes);
+        match written.find(|&region| !self.array.is_written(region)) {
+            Some(RegionNo(region)) => {
+                let state = self.array.region(RegionNo(region));
+                let text = format!("shard {shard} writes in region {region}, which is {state:?}");
+                Err(text)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 /// Is the member in sync or being rebuilt, by this table?
 pub(crate) fn calls_live(table: &Superblock, member: MemberUuid) -> bool {
     let row = table.slot_of(member).and_then(|slot| table.slot(slot));
@@ -34,6 +53,32 @@ pub(crate) fn calls_live(table: &Superblock, member: MemberUuid) -> bool {
 }
 
 impl World {
+    /// What must be true of a shard that was polled to its end.
+    pub(crate) fn check_shard(&mut self, shard: u16) -> SimResult {
+        let machines = self.machines();
+        let checked = machines.shards[usize::from(shard)].invariants();
+        let checked = checked.and_then(|()| machines.dirty_before_writes(shard));
+        match checked {
+            Ok(()) => Ok(()),
+            Err(violated) => self.failure(format!("invariant of shard {shard}: {violated}")),
+        }
+    }
+
+    /// What must be true of the array that was polled to its end.
+    pub(crate) fn check_array(&mut self) -> SimResult {
+        let machines = self.machines();
+        let shards = 0..machines.shards.len() as u16;
+        let checked = machines.array.invariants();
+        let checked = checked.and_then(|()| {
+            let mut shards = shards;
+            shards.try_for_each(|shard| machines.dirty_before_writes(shard))
+        });
+        match checked {
+            Ok(()) => Ok(()),
+            Err(violated) => self.failure(format!("invariant of the array: {violated}")),
+        }
+    }
+
     /// What serves each slot, as the array says.
     pub fn looks(&mut self) -> Vec<Look> {
         let mut looks = vec![Look::default(); self.geometry.slots()];

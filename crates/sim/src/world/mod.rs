@@ -709,7 +709,7 @@ impl World {
         for _ in 0..100_000 {
             let Some(output) = self.machines().shards[usize::from(shard)].poll() else {
                 self.arm_shard_tick(shard);
-                return Ok(());
+                return self.check_shard(shard);
             };
             match output {
                 ShardOutput::Io(io) => self.submit_io(Owner::Shard(shard), io)?,
@@ -747,7 +747,8 @@ impl World {
     pub fn poll_array(&mut self) -> SimResult {
         for _ in 0..100_000 {
             let Some(output) = self.machines().array.poll() else {
-                return self.arm_tick();
+                self.arm_tick()?;
+                return self.check_array();
             };
             self.array_output(output)?;
         }

@@ -91,6 +91,21 @@ pub(crate) fn newest(found: &Found) -> Option<(usize, &UnreadableList)> {
 }
 
 impl Unreadable {
+    /// See the module; so many writes of the list are in flight.
+    pub(crate) fn check(&self, writes: usize) -> Result<(), String> {
+        let pending = self.flight.as_ref().map_or(0, |flight| flight.pending);
+        ensure!(
+            pending == writes,
+            "the list of unreadable blocks waits for {pending} writes, and {writes} are in flight"
+        );
+        let (ranges, most) = (self.lost.blocks.len(), self.lost.most);
+        ensure!(
+            ranges <= most,
+            "the list of unreadable blocks has {ranges} ranges and room for {most}"
+        );
+        Ok(())
+    }
+
     /// From the newest list of the members in sync; what lies in regions that read as zeros means
     /// nothing any more.
     pub(crate) fn new(

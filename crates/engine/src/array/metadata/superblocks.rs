@@ -139,6 +139,16 @@ impl Persist {
         self.says_whole_at
     }
 
+    /// The last durable table calls some member of the slot in sync.
+    pub(crate) fn has_in_sync(&self, at: usize) -> bool {
+        self.in_sync.get(at).is_some_and(Option::is_some)
+    }
+
+    /// Writes of superblocks that are waited for.
+    pub(crate) fn pending(&self) -> usize {
+        self.flight.as_ref().map_or(0, |flight| flight.pending)
+    }
+
     /// What the table says is durable.
     pub(crate) fn nothing_wanted(&self) -> bool {
         self.wanted == self.durable

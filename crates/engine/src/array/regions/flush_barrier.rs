@@ -28,6 +28,29 @@ pub(crate) struct FlushBarrier {
     next: Vec<RegionNo>,
 }
 
+impl FlushBarrier {
+    /// Every region that settles goes on after a round; so many flushes are in flight.
+    pub(crate) fn check(&self, flushes: usize, mut settles: Vec<RegionNo>) -> Result<(), String> {
+        ensure!(
+            self.pending == flushes,
+            "regions wait for {} flushes, and {flushes} are in flight",
+            self.pending
+        );
+        let mut waiting: Vec<RegionNo> = self.round.iter().chain(&self.next).copied().collect();
+        waiting.sort_unstable();
+        settles.sort_unstable();
+        ensure!(
+            waiting == settles,
+            "regions {settles:?} wait for flushes, and {waiting:?} go on after them"
+        );
+        ensure!(
+            self.pending > 0 || waiting.is_empty(),
+            "regions {waiting:?} wait for flushes, and none is in flight"
+        );
+        Ok(())
+    }
+}
+
 impl Array {
     /// Flushes members, then opens the region or makes it Clean.
     pub(crate) fn flush_region(&mut self, region: RegionNo, open: bool) {

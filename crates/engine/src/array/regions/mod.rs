@@ -15,6 +15,7 @@
 //!   member in sync has the version before whole by then.
 
 pub(crate) mod aging;
+mod check;
 pub(crate) mod flush_barrier;
 pub(crate) mod last_whole;
 pub(crate) mod undecided;

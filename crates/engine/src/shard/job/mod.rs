@@ -29,6 +29,25 @@ pub(crate) struct StepRun {
     outcome: StepOutcome,
 }
 
+impl StepRun {
+    /// See the module; so many of its stripes are at work or wait.
+    pub(crate) fn check(&self, at_work: u64) -> Result<(), String> {
+        let step = self.step.step;
+        ensure!(
+            self.at_work == at_work,
+            "step {step} counts {} stripes and has {at_work}",
+            self.at_work
+        );
+        let over = self.at_work == 0 && self.next >= self.end;
+        ensure!(!over, "step {step} is over, which the array does not know");
+        Ok(())
+    }
+
+    pub(crate) fn step(&self) -> u64 {
+        self.step.step
+    }
+}
+
 impl Shard {
     pub(crate) fn begin_step(&mut self, step: Step) {
         if self.steps.is_empty() && self.now.since(self.latencies_told) >= STALE_NS {
@@ -54,8 +73,8 @@ impl Shard {
         self.feed_steps();
     }
 
-    /// Begins stripes of the steps that there are, in order, as many as may be at work, and tells of steps
-    /// that are over.
+    /// Begins stripes of the steps that there are, in order, as many as may be at work, and tells
+    /// of steps that are over.
     fn feed_steps(&mut self) {
         let (mut at, mut begun) = (0, true);
         while at < self.steps.len() {
@@ -143,8 +162,13 @@ impl Shard {
         self.feed_steps();
     }
 
-    /// Notes that a stripe's strips on incoming members are valid now.
+    /// Notes that a stripe's strip on an incoming member is valid now. One that left meanwhile has
+    /// none.
     pub(crate) fn mark_rebuilt(&mut self, stripe: StripeNo, device: DeviceId) {
+        let mut incoming = self.view.slots.iter().filter_map(|s| s.incoming.as_ref());
+        if !incoming.any(|incoming| incoming.target.device == device) {
+            return;
+        }
         match self.rebuilt.iter_mut().find(|(d, _)| *d == device) {
             Some((_, set)) => {
                 set.insert(stripe);

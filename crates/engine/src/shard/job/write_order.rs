@@ -76,6 +76,11 @@ impl WriteOrder {
         self.at_work.insert((step, stripe));
     }
 
+    /// Operations that wait for the turn.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = usize> {
+        self.waiting.values().copied()
+    }
+
     /// It is being written, or over.
     pub(crate) fn leave(&mut self, step: u64, stripe: StripeNo) {
         self.at_work.remove(&(step, stripe));

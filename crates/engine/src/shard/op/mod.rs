@@ -267,6 +267,12 @@ impl StripeOp {
         !avoided.is_empty()
     }
 
+    /// It holds buffers of the pool, or the user's.
+    pub(crate) fn holds_buffers(&self) -> bool {
+        let content = self.columns.iter().any(Option::is_some) || self.equalized.is_some();
+        content || !self.bufs.is_empty() || !self.puts.is_empty()
+    }
+
     pub(crate) fn drop_buffers(&mut self) {
         self.bufs.clear();
         self.puts.clear();

@@ -14,6 +14,7 @@ use crate::canary::{self, Canary};
 use crate::mem::list::{List, listed};
 use crate::shard::Shard;
 use crate::shard::op::StripeOp;
+use crate::shard::op::table::Ops;
 use crate::shard::op::work::Work;
 use crate::units::*;
 
@@ -38,6 +39,58 @@ struct Held {
 }
 
 listed!(Held, Work);
+
+impl Lock {
+    /// What waits.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Work> {
+        self.queue.iter()
+    }
+
+    /// Operations at work.
+    pub(crate) fn at_work(&self) -> usize {
+        self.active.len()
+    }
+
+    /// An operation has its range, whatever else has it.
+    #[cfg(test)]
+    pub(crate) fn hold(&mut self, op: usize, lo: u64, hi: u64) {
+        let shared = false;
+        self.active.push(Held { op, lo, hi, shared });
+    }
+
+    /// See the module.
+    pub(crate) fn check(&self, stripe: StripeNo, ops: &Ops, streams: bool) -> Result<(), String> {
+        let stripe_no = stripe.0;
+        for (at, held) in self.active.iter().enumerate() {
+            let Held { op, lo, hi, shared } = *held;
+            ensure!(
+                ops.contains(op) && ops[op].stripe == stripe,
+                "stripe {stripe_no} holds {lo}..{hi} for operation {op}, which is not at work there"
+            );
+            let work = &ops[op].work;
+            ensure!(
+                (work.lo, work.hi, work.shared()) == (lo, hi, shared),
+                "operation {op} works on {}..{} of stripe {stripe_no} and holds {lo}..{hi}",
+                work.lo,
+                work.hi
+            );
+            let overlaps =
+                |other: &&Held| lo < other.hi && other.lo < hi && !(shared && other.shared);
+            if let Some(other) = self.active[at + 1..].iter().find(overlaps) {
+                return Err(format!(
+                    "operations {op} on {lo}..{hi} and {} on {}..{} of stripe {stripe_no} overlap",
+                    other.op, other.lo, other.hi
+                ));
+            }
+        }
+        ensure!(
+            !self.active.is_empty() || !self.queue.is_empty() && streams,
+            "stripe {stripe_no}: {} pieces of work wait, and nothing that ends",
+            self.queue.len()
+        );
+        Ok(())
+    }
+}
 
 impl Shard {
     /// Queues work on a stripe; it starts at the next `poll`.

@@ -70,6 +70,18 @@ impl Ops {
         self.at_work.is_empty()
     }
 
+    /// No key is as high as this.
+    pub(crate) fn keys(&self) -> usize {
+        self.at_work.capacity()
+    }
+
+    /// See the module.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let full = self.idle.iter().filter(|op| op.holds_buffers()).count();
+        ensure!(full == 0, "{full} operations that are over hold buffers");
+        Ok(())
+    }
+
     fn idle(&mut self) -> Box<StripeOp> {
         let new = || Box::new(StripeOp::idle());
         self.idle.pop().unwrap_or_else(new)

@@ -86,6 +86,29 @@ impl Default for Hedges {
     }
 }
 
+impl Hedges {
+    /// See the module; so many direct reads are in flight.
+    pub(crate) fn check(&self, direct: usize) -> Result<(), String> {
+        ensure!(
+            self.reading == direct,
+            "{} direct reads are counted and {direct} in flight",
+            self.reading
+        );
+        Ok(())
+    }
+
+    /// Requests with a piece that both sides of a race may still answer.
+    pub(crate) fn open_races(&self) -> impl Iterator<Item = usize> {
+        let open = self.races.iter().filter(|(_, race)| !race.answered);
+        open.map(|(_, race)| race.request)
+    }
+
+    /// Pieces that were asked for twice.
+    pub(crate) fn races(&self) -> usize {
+        self.races.len()
+    }
+}
+
 impl Shard {
     /// When [`Shard::tick`] wants to be called: a read in flight may be late by then, a write has waited
     /// long enough for its stream, or the array is to hear of latencies. `None` for a shard that has been

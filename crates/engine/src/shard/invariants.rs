@@ -1,0 +1,520 @@
+//! What is true of a shard whenever it has given all its outputs.
+//!
+//! Tests and the simulator call [`Shard::invariants`] after they have polled a shard to its end.
+//! Each check is a sentence under "Invariants" of the file that it looks at, or follows from some:
+//! what is counted is there as often as it is counted, and what waits waits for something that will
+//! come. So a request that nothing will answer is found when it is left behind, not when a test has
+//! waited for it.
+//!
+//! Deliberately absent: what only a sequence of states shows (the order of arrival on a stripe),
+//! what other machines know (the simulator compares regions with the array), and bytes (the
+//! simulator's oracle).
+
+use crate::shard::log_writer::Flight;
+use crate::shard::op::work::{Work, WorkKind};
+use crate::shard::op::{Phase, StripeOp};
+use crate::shard::{IoFor, Shard, Starved};
+use crate::units::RegionNo;
+
+/// What is under way, counted from the things themselves.
+struct Counted<'a> {
+    /// For each operation the member I/Os and records that come back to it.
+    pending: Vec<usize>,
+    /// For each request the pieces that are not finished.
+    pieces: Vec<u32>,
+    /// For each region operations and direct reads at work, and operations that write.
+    users: Vec<u32>,
+    writers: Vec<u32>,
+    direct: usize,
+    batches: Vec<&'a Flight>,
+}
+
+/// The requests that a piece of work will answer a piece of.
+fn answers(work: &Work, answered: bool, mut each: impl FnMut(usize)) {
+    match &work.kind {
+        WorkKind::Write { pieces, .. } => pieces.iter().for_each(|piece| each(piece.request)),
+        WorkKind::Zero { request, .. } => each(*request),
+        // Of a race the sides answer together.
+        WorkKind::Read {
+            pieces, race: None, ..
+        } if !answered => pieces.iter().for_each(|piece| each(piece.request)),
+        WorkKind::Read { .. } | WorkKind::Step { .. } => {}
+    }
+}
+
+fn step_of(work: &Work) -> Option<u64> {
+    match work.kind {
+        WorkKind::Step { step, .. } => Some(step),
+        _ => None,
+    }
+}
+
+impl Shard {
+    /// Checks what must be true whenever [`Shard::poll`] has returned `None`; names what is
+    /// violated, with its values. For tests and the simulator: it looks at everything that is under
+    /// way.
+    pub fn invariants(&self) -> Result<(), String> {
+        let counted = self.count_all()?;
+        self.check_stripes()?;
+        self.check_operations(&counted)?;
+        self.check_regions(&counted)?;
+        self.check_requests(&counted)?;
+        self.check_log(&counted)?;
+        self.check_steps()?;
+        self.check_rest()?;
+        self.hedges.check(counted.direct)?;
+        self.ops.check()
+    }
+
+    /// Writes may start in the region, or are at work there.
+    pub fn is_written(&self, region: RegionNo) -> bool {
+        let gate = self.gates.get(region.0 as usize);
+        gate.is_some_and(|gate| gate.is_written())
+    }
+
+    /// The array knows that nothing is under way here, and that nothing begins.
+    pub fn holds(&self) -> bool {
+        self.quiesce.is_held()
+    }
+
+    fn count_all(&self) -> Result<Counted<'_>, String> {
+        let mut counted = Counted {
+            pending: vec![0; self.ops.keys()],
+            pieces: vec![0; self.requests.capacity()],
+            users: vec![0; self.gates.len()],
+            writers: vec![0; self.gates.len()],
+            direct: 0,
+            batches: Vec::new(),
+        };
+        let region = |stripe| self.region(stripe).0 as usize;
+        for (_, io) in &self.ios {
+            match &io.what {
+                IoFor::Read(read) => {
+                    counted.direct += 1;
+                    counted.users[region(read.stripe)] += 1;
+                    if read.racing.is_none() {
+                        counted.pieces[read.request] += 1;
+                    }
+                }
+                IoFor::Flush { request, .. } => counted.pieces[*request] += 1,
+                IoFor::OpRead { op, .. } | IoFor::OpWrite { op, .. } => counted.pending[*op] += 1,
+                IoFor::Log(flight) => {
+                    let ops = flight.operations().into_iter().flatten();
+                    ops.for_each(|&op| counted.pending[op] += 1);
+                    counted.batches.push(flight);
+                }
+            }
+        }
+        for (op, number) in self.logs.queued() {
+            let at_work = self.ops.contains(op) && self.ops[op].operation == Some(number);
+            ensure!(at_work, "records of operation {number} wait, which is over");
+            counted.pending[op] += 1;
+        }
+        for (_, op) in self.ops.iter() {
+            counted.users[region(op.stripe)] += u32::from(op.entered);
+            counted.writers[region(op.stripe)] += u32::from(op.gated);
+            answers(&op.work, op.answered, |request| {
+                counted.pieces[request] += 1
+            });
+        }
+        for work in self.locks.values().flat_map(|lock| lock.waiting()) {
+            answers(work, false, |request| counted.pieces[request] += 1);
+        }
+        for starved in &self.starved {
+            if let Starved::Read(read) = starved
+                && read.racing.is_none()
+            {
+                counted.pieces[read.request] += 1;
+            }
+        }
+        let races = self.hedges.open_races();
+        races.for_each(|request| counted.pieces[request] += 1);
+        Ok(counted)
+    }
+
+    /// The order of operations on a stripe (`op::queue`).
+    fn check_stripes(&self) -> Result<(), String> {
+        let mut held = 0;
+        for (&stripe, lock) in &self.locks {
+            lock.check(stripe, &self.ops, self.streams.waits(stripe))?;
+            held += lock.at_work();
+        }
+        ensure!(
+            held == self.ops.len(),
+            "{} operations are at work, and {held} hold their range",
+            self.ops.len()
+        );
+        let nothing = self.ops.is_empty() && self.ios.is_empty();
+        let waits = nothing && self.streams.any_waits();
+        ensure!(!waits, "work of a stream waits while nothing is at work");
+        Ok(())
+    }
+
+    /// Each operation waits for something that will come, and holds buffers only where it may.
+    fn check_operations(&self, counted: &Counted) -> Result<(), String> {
+        let mut waiting = 0;
+        for (key, op) in self.ops.iter() {
+            let pending = counted.pending[key];
+            let (stripe, phase) = (op.stripe.0, op.phase);
+            ensure!(
+                op.pending == pending,
+                "operation {key} on stripe {stripe} counts {} I/Os and has {pending} ({phase:?})",
+                op.pending
+            );
+            let gate = &self.gates[self.region(op.stripe).0 as usize];
+            let parked = gate.parked().contains(&key);
+            let gated = gate.waiting.contains(&key);
+            let starves = |starved: &Starved| matches!(starved, Starved::Op(op) if *op == key);
+            let starved = self.starved.iter().any(starves);
+            waiting += usize::from(parked) + usize::from(gated) + usize::from(starved);
+            let comes = match phase {
+                _ if parked => !gated && !starved && pending == 0,
+                Phase::Gate => gated && pending == 0,
+                Phase::Buffers => starved && pending == 0,
+                Phase::Reading | Phase::Logging | Phase::Writing => pending > 0,
+                Phase::AwaitToken => self.write_order.waiting().any(|other| other == key),
+                Phase::View | Phase::LogView => {
+                    let still = |&device| self.in_view(device);
+                    pending == 0 && !self.view.failed && op.failed.iter().any(still)
+                }
+                Phase::List => pending == 0 && !self.view.failed,
+                Phase::Retiring => self.logs.retiring().any(|other| other == key),
+            };
+            ensure!(
+                comes,
+                "operation {key} on stripe {stripe} waits for nothing that comes ({phase:?}, \
+                 {pending} I/Os)"
+            );
+            let idle = parked || starved || phase == Phase::List;
+            ensure!(
+                !(idle && op.holds_buffers() && op.equalized.is_none()),
+                "operation {key} on stripe {stripe} waits with buffers ({phase:?})"
+            );
+            self.check_writer(key, op)?;
+        }
+        let keys = self
+            .gates
+            .iter()
+            .map(|gate| gate.waiting.len() + gate.parked().len());
+        let all = keys.sum::<usize>() + self.starved.iter().filter(|s| is_op(s)).count();
+        ensure!(
+            all == waiting,
+            "{all} places are waited in, and {waiting} operations wait there"
+        );
+        Ok(())
+    }
+
+    /// A write counts as a writer of its region from before its first member I/O until it is over.
+    fn check_writer(&self, key: usize, op: &StripeOp) -> Result<(), String> {
+        let writes = matches!(op.work.kind, WorkKind::Write { .. } | WorkKind::Zero { .. });
+        let begun = matches!(op.phase, Phase::Logging | Phase::LogView | Phase::Writing);
+        ensure!(
+            !(writes && begun) || op.gated,
+            "operation {key} on stripe {} writes and is no writer of its region ({:?})",
+            op.stripe.0,
+            op.phase
+        );
+        ensure!(
+            !op.gated || op.entered,
+            "operation {key} on stripe {} writes where it is not at work",
+            op.stripe.0
+        );
+        Ok(())
+    }
+
+    /// The gates of regions (`region_gate`).
+    fn check_regions(&self, counted: &Counted) -> Result<(), String> {
+        let counts = counted.users.iter().zip(&counted.writers);
+        for (region, (gate, (&users, &writers))) in self.gates.iter().zip(counts).enumerate() {
+            gate.check(region, users, writers)?;
+            let waits = self.closed().is_some() && !gate.waiting.is_empty();
+            ensure!(
+                !waits,
+                "operations wait for region {region} of an array that is closed"
+            );
+        }
+        Ok(())
+    }
+
+    /// A request is answered exactly once: each piece of it is somewhere, once.
+    fn check_requests(&self, counted: &Counted) -> Result<(), String> {
+        let mut parts = self.hedges.races();
+        for (key, active) in &self.requests {
+            let pieces = counted.pieces[key];
+            ensure!(
+                active.remaining == pieces,
+                "request {} waits for {} pieces, and {pieces} are under way",
+                active.id.0,
+                active.remaining
+            );
+            let awaited = self.awaited.iter().filter(|(request, _)| *request == key);
+            let awaited = awaited.count() as u32;
+            ensure!(
+                active.awaits == awaited && pieces + awaited > 0,
+                "request {} waits for {} devices to leave, and {awaited} are awaited",
+                active.id.0,
+                active.awaits
+            );
+            parts += active.parts.len();
+        }
+        ensure!(
+            self.read_pieces == parts,
+            "reads are counted as {} pieces and have {parts}",
+            self.read_pieces
+        );
+        let fits =
+            |offset, len| self.read_pieces + self.piece_count(offset, len) <= self.read_pieces_max;
+        let waits = self
+            .held
+            .front()
+            .is_some_and(|read| fits(read.offset, read.len));
+        ensure!(!waits, "a read waits for others, and there is room for it");
+        let left = |(_, device): &&(usize, _)| !self.in_view(*device);
+        ensure!(
+            self.awaited.iter().find(left).is_none(),
+            "a flush waits for a device to leave that has left"
+        );
+        Ok(())
+    }
+
+    /// The stripe log (`log_writer`).
+    fn check_log(&self, counted: &Counted) -> Result<(), String> {
+        self.logs.check(&counted.batches)?;
+        // What ends because the array has failed keeps its records.
+        if self.view.failed {
+            return Ok(());
+        }
+        let numbers: Vec<u64> = self.ops.iter().filter_map(|(_, op)| op.operation).collect();
+        self.logs.check_numbers(&numbers)
+    }
+
+    /// Steps of jobs (`job`).
+    fn check_steps(&self) -> Result<(), String> {
+        let at_work = self.ops.iter().map(|(_, op)| &op.work);
+        let waiting = self.locks.values().flat_map(|lock| lock.waiting());
+        let steps: Vec<u64> = match self.steps.is_empty() {
+            true => return Ok(()),
+            false => at_work.chain(waiting).filter_map(step_of).collect(),
+        };
+        for run in &self.steps {
+            let count = steps.iter().filter(|&&step| step == run.step()).count();
+            run.check(count as u64)?;
+        }
+        for key in self.write_order.waiting() {
+            let waits = self.ops.contains(key) && self.ops[key].phase == Phase::AwaitToken;
+            ensure!(
+                waits,
+                "operation {key} is to get the turn and does not wait for it"
+            );
+        }
+        Ok(())
+    }
+
+    fn check_rest(&self) -> Result<(), String> {
+        ensure!(
+            self.whole == self.view.whole(),
+            "whole is {}, and the view says {}",
+            self.whole,
+            self.view.whole()
+        );
+        let under_way = (self.requests.len(), self.ops.len(), self.ios.len());
+        ensure!(
+            !self.quiesce.is_held() || under_way == (0, 0, 0) && self.steps.is_empty(),
+            "the shard holds, and (requests, operations, I/Os) are under way: {under_way:?}"
+        );
+        for (device, stripes) in &self.rebuilt {
+            let incoming = self
+                .view
+                .slots
+                .iter()
+                .filter_map(|slot| slot.incoming.as_ref());
+            let comes = incoming
+                .clone()
+                .any(|incoming| incoming.target.device == *device);
+            ensure!(
+                comes,
+                "{} stripes count as rebuilt on device {}, which is not being rebuilt",
+                stripes.len(),
+                device.0
+            );
+        }
+        let idle = self.out.is_empty() && self.ready.is_empty() && self.rows.is_empty();
+        ensure!(idle, "the shard was not polled to its end");
+        Ok(())
+    }
+}
+
+fn is_op(starved: &Starved) -> bool {
+    matches!(starved, Starved::Op(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use strake_format::{ArrayUuid, Level, MemberUuid};
+
+    use super::*;
+    use crate::geometry::Geometry;
+    use crate::geometry::block_set::BadBlocks;
+    use crate::mem::buffer::{Buf, Pool, Slice};
+    use crate::proto::*;
+    use crate::stats::device_latency::HedgeRules;
+    use crate::units::*;
+
+    fn view(members: u32) -> View {
+        let device = |at| DeviceView {
+            device: DeviceId(at),
+            data_offset: 1 << 20,
+            volatile_cache: true,
+            member: MemberUuid([at as u8 + 1; 16]),
+            log_granularity: 4096,
+        };
+        let slot = |at| SlotView {
+            current: Some(device(at)),
+            incoming: None,
+        };
+        View {
+            version: 1,
+            slots: (0..members).map(slot).collect(),
+            ..View::default()
+        }
+    }
+
+    /// Of three members, one region of which is open and the other never written.
+    fn shard() -> Shard {
+        let geometry = Geometry {
+            level: Level::Raid5,
+            groups: 1,
+            per_row: 1,
+            width: 3,
+            k: 2,
+            m: 1,
+            fixed: 0,
+            strip: 4096,
+            block: 512,
+            band: 1,
+            rows: 32,
+            region_rows: 16,
+            old_shape: None,
+        };
+        let pool = Pool::new(&crate::provision::limits::stock(&geometry, 1 << 20));
+        let setup = ShardSetup {
+            geometry: Arc::new(geometry),
+            view: Arc::new(view(3)),
+            regions: vec![RegionAccess::Open, RegionAccess::Unwritten],
+            lost: Arc::new(BadBlocks::default()),
+            array: ArrayUuid([9; 16]),
+            log_offset: 0,
+            log_bytes: 0,
+            hedging: HedgeRules::default(),
+        };
+        Shard::new(ShardNo(0), 1, setup, pool)
+    }
+
+    /// A shard at work on two writes: one reads what it needs, the other waits for its region.
+    fn at_work() -> Shard {
+        let mut shard = shard();
+        for (id, offset) in [(1, 0), (2, 17 * 8192)] {
+            let data = Slice::new(Buf::from_bytes(&[1; 512]), 0, 512);
+            let fua = false;
+            let op = Op::Write { offset, data, fua };
+            let id = RequestId(id);
+            shard.submit(Time(1), Request { id, op });
+        }
+        while shard.poll().is_some() {}
+        shard
+    }
+
+    /// What is said of a shard that was broken so.
+    fn broken(how: impl FnOnce(&mut Shard)) -> String {
+        let mut shard = at_work();
+        assert_eq!(shard.invariants(), Ok(()));
+        how(&mut shard);
+        shard.invariants().expect_err("it is broken")
+    }
+
+    fn key_of(shard: &Shard, phase: Phase) -> usize {
+        let mut found = shard.ops.iter().filter(|(_, op)| op.phase == phase);
+        found.next().expect("an operation is there").0
+    }
+
+    #[test]
+    fn an_operation_that_nothing_wakes_is_named() {
+        let forgotten = broken(|shard| shard.gates[1].waiting.clear());
+        assert!(
+            forgotten.contains("waits for nothing that comes (Gate"),
+            "{forgotten}"
+        );
+        let unasked = broken(|shard| {
+            let key = key_of(shard, Phase::Reading);
+            shard.ops[key].phase = Phase::Buffers;
+        });
+        assert!(
+            unasked.contains("waits for nothing that comes (Buffers"),
+            "{unasked}"
+        );
+        let lost = broken(|shard| {
+            let (io, _) = shard.ios.iter().next().expect("it reads");
+            shard.ios.remove(io);
+        });
+        assert!(lost.contains("counts 1 I/Os and has 0"), "{lost}");
+    }
+
+    #[test]
+    fn a_write_in_a_region_that_is_not_dirty_is_named() {
+        let text = broken(|shard| {
+            shard.gates[0] = super::super::region_gate::Gate::new(RegionAccess::Clean)
+        });
+        assert!(text.contains("region 0 counts 0 users"), "{text}");
+        let text = broken(|shard| {
+            let key = key_of(shard, Phase::Gate);
+            shard.gates[1].waiting.clear();
+            shard.gates[1].enter();
+            shard.gates[1].users += 1;
+            (shard.ops[key].entered, shard.ops[key].gated) = (true, true);
+            (shard.ops[key].phase, shard.ops[key].pending) = (Phase::List, 0);
+        });
+        assert!(
+            text.contains("region 1 is written by 1 operations and is Unwritten"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_request_that_is_not_answered_is_named() {
+        let text = broken(|shard| {
+            let (_, active) = shard.requests.iter_mut().next().expect("two are at work");
+            active.remaining += 1;
+        });
+        assert!(
+            text.contains("request 1 waits for 2 pieces, and 1 are under way"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn operations_that_overlap_are_named() {
+        let text = broken(|shard| {
+            let key = key_of(shard, Phase::Reading);
+            let stripe = shard.ops[key].stripe;
+            let work = Work::zero(0, 0, 4096, false);
+            let other = shard.ops.insert(stripe, work);
+            let lock = shard.locks.get_mut(&stripe).expect("it is at work there");
+            lock.hold(other, 0, 4096);
+        });
+        assert!(text.contains("of stripe 0 overlap"), "{text}");
+    }
+
+    #[test]
+    fn a_strip_that_counts_as_rebuilt_on_a_member_that_left_is_named() {
+        let text = broken(|shard| {
+            let stripes = std::collections::BTreeSet::from([StripeNo(3)]);
+            shard.rebuilt.push((DeviceId(8), stripes));
+        });
+        assert!(
+            text.contains("rebuilt on device 8, which is not being rebuilt"),
+            "{text}"
+        );
+    }
+}
