@@ -39,7 +39,11 @@ enum Command {
     /// The same as `test`: what CI runs
     Ci(ci::Options),
     /// Check the rules that the compiler cannot hold
-    Tidy,
+    Tidy {
+        /// Print instead how many files of `Shard` and of `Array` call each other in a circle
+        #[arg(long)]
+        graph: bool,
+    },
     /// Run the simulator: all arguments go to it (`--seeds N --seed S --json`, `canaries`)
     #[command(disable_help_flag = true)]
     Sim {
@@ -83,7 +87,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Test(options) | Command::Ci(options) => ci::run(&options),
-        Command::Tidy => tidy::run(),
+        Command::Tidy { graph: true } => tidy::graphs(),
+        Command::Tidy { graph: false } => tidy::run(),
         Command::Sim { args } => door::run(door::SIM, &args),
         Command::Torture { args } => door::run(door::TORTURE, &args),
         Command::Bench { args } => bench::run(&args),

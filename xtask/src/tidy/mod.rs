@@ -6,6 +6,7 @@
 //! at too, so that a finding comes before the commit and not after it.
 
 mod arrows;
+mod graph;
 mod paths;
 mod prose;
 mod rooms;
@@ -93,6 +94,21 @@ fn errors(findings: &[Finding]) -> usize {
         .iter()
         .filter(|finding| finding.weight == Weight::Error)
         .count()
+}
+
+/// Prints how many files of each owner type call each other in a circle.
+pub(crate) fn graphs() -> Result<ExitCode> {
+    let paths = files()?;
+    for owner in &graph::OWNERS {
+        let of_owner = paths.iter().filter(|path| path.starts_with(owner.folder));
+        let read = |path: &String| {
+            let text = std::fs::read_to_string(host::root().join(path)).ok()?;
+            path.ends_with(".rs").then(|| (path.clone(), text))
+        };
+        let texts: Vec<(String, String)> = of_owner.filter_map(read).collect();
+        println!("{}", graph::Graph::of(owner.name, &texts).report(owner));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn run() -> Result<ExitCode> {
