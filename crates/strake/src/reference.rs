@@ -10,13 +10,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command, CommandFactory};
+use serde_json::Value;
 
 use crate::cli::args::Cli;
 use crate::commands::settings;
 use crate::common::errors::{Code, Exit};
 use crate::http::metrics;
-use crate::http::openapi::SHAPES;
-use crate::http::routes::ROUTES;
+use crate::http::openapi;
 use crate::settings as ranges;
 use crate::settings::placement::PlacementRecord;
 use crate::view;
@@ -546,6 +546,30 @@ fn all_metrics() -> String {
     text
 }
 
+/// What a schema of the OpenAPI document is, as `string`, `Range[]` or `integer?`.
+fn kind_of(schema: &Value) -> String {
+    let is_null = |kind: &Value| kind == "null" || kind["type"] == "null";
+    let many = schema["anyOf"].as_array();
+    if let Some(one) = many.and_then(|all| all.iter().find(|one| !is_null(one))) {
+        return kind_of(one) + "?";
+    }
+    if let Some(to) = schema["$ref"].as_str() {
+        return to.rsplit('/').next().unwrap_or_default().to_owned();
+    }
+    let (kind, may_be_null) = match &schema["type"] {
+        Value::Array(kinds) => {
+            let kind = kinds.iter().find(|kind| !is_null(kind));
+            (kind.and_then(Value::as_str), kinds.iter().any(is_null))
+        }
+        kind => (kind.as_str(), false),
+    };
+    let kind = match kind {
+        Some("array") => kind_of(&schema["items"]) + "[]",
+        kind => kind.unwrap_or("any").to_owned(),
+    };
+    kind + if may_be_null { "?" } else { "" }
+}
+
 fn json() -> String {
     let mut text = page(
         "HTTP and JSON",
@@ -553,25 +577,37 @@ fn json() -> String {
          same shapes. `GET /openapi.json` is the document for programs. A type with `?` may be null \
          or absent, `[]` is a list; further fields may be added.",
     );
+    let document = openapi::document();
+    let objects = |of: &Value| of.as_object().expect("an object").clone();
     text.push_str("\n## Routes\n\n");
-    for (method, path, about, body, answer) in ROUTES {
-        let body = body
-            .map(|body| format!(" takes {body};"))
-            .unwrap_or_default();
-        let method = method.to_uppercase();
-        text.push_str(&wrap(
-            "* ",
-            &format!("`{method} {path}`: {about};{body} answers {answer}"),
-        ));
+    for (path, methods) in objects(&document["paths"]) {
+        for (method, route) in objects(&methods) {
+            let body = &route["requestBody"]["content"]["application/json"]["schema"];
+            let body = match body {
+                Value::Null => String::new(),
+                schema => format!(" takes {};", kind_of(schema)),
+            };
+            let answers = objects(&route["responses"]["200"]["content"]);
+            let answer = answers.values().next().expect("one kind of answer");
+            let (method, answer) = (method.to_uppercase(), kind_of(&answer["schema"]));
+            let about = route["summary"].as_str().unwrap_or_default();
+            let line = format!("`{method} {path}`: {about};{body} answers {answer}");
+            text.push_str(&wrap("* ", &line));
+        }
     }
     text.push_str("\n## Shapes\n");
-    for (name, fields) in SHAPES {
+    for (name, schema) in objects(&document["components"]["schemas"]) {
         let _ = write!(text, "\n### {name}\n\n");
-        let fields: Vec<String> = fields
-            .split_whitespace()
-            .map(|field| field.replacen(':', ": ", 1))
-            .map(|field| format!("`{field}`"))
-            .collect();
+        let required = schema["required"].as_array();
+        let field = |(name, schema): (&String, &Value)| {
+            let is_required = required.is_some_and(|all| all.iter().any(|r| r == name));
+            let mut kind = kind_of(schema);
+            if !is_required && !kind.ends_with('?') {
+                kind.push('?');
+            }
+            format!("`{name}: {kind}`")
+        };
+        let fields: Vec<String> = objects(&schema["properties"]).iter().map(field).collect();
         text.push_str(&wrap("", &fields.join(", ")));
     }
     text

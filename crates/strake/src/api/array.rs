@@ -1,11 +1,12 @@
 //! An array as it is shown: its shape, its members, where a block lies.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{JobJson, MemberJson, ScrubJson, VolumesJson};
 
 /// An array, as `show` tells it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ArrayJson {
     pub(crate) name: String,
     pub(crate) uuid: String,
@@ -69,7 +70,7 @@ pub(crate) struct ArrayJson {
 }
 
 /// Data that moves to another shape, by a superblock.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct MovingJson {
     /// Data columns of a row, all groups, that it moves from, and to.
     pub(crate) from_columns: u64,
@@ -95,7 +96,7 @@ pub(crate) struct MovingJson {
 }
 
 /// What serves the block device, and how.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ExportJson {
     /// `ublk`, `nbd` or `none`.
     pub(crate) kind: String,
@@ -111,7 +112,7 @@ pub(crate) struct ExportJson {
 }
 
 /// What an array in service has of the machine.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PlacedJson {
     pub(crate) shards: u16,
     /// CPUs that its threads are bound to, as `0-3,8`; `null` where they are not.
@@ -125,14 +126,14 @@ pub(crate) struct PlacedJson {
 }
 
 /// Bytes of the block device.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RangeJson {
     pub(crate) offset_bytes: u64,
     pub(crate) len_bytes: u64,
 }
 
 /// A device that carries a member of an array and is not used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SetAsideJson {
     pub(crate) device: String,
     pub(crate) slot: Option<u8>,
@@ -145,7 +146,7 @@ pub(crate) struct SetAsideJson {
 }
 
 /// Where a block lies.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ExplainJson {
     pub(crate) name: String,
     pub(crate) lba: u64,
@@ -169,7 +170,7 @@ pub(crate) struct ExplainJson {
 }
 
 /// A place on a member.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PlaceJson {
     /// `D`, `P`, `Q`, `R`, `P3` …, or `copy`.
     pub(crate) kind: String,

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{ArrayJson, ScrubJson};
 
 /// What `create` asks.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateRequest {
     pub(crate) name: String,
@@ -54,7 +55,7 @@ pub(crate) struct CreateRequest {
 }
 
 /// What `start` asks.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StartRequest {
     pub(crate) export: Option<String>,
@@ -68,14 +69,14 @@ pub(crate) struct StartRequest {
 }
 
 /// What `stop` and the request that destroys an array may ask; nothing at all says the same as the default.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DryRequest {
     pub(crate) dry_run: bool,
 }
 
 /// What `import` asks.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ImportRequest {
     /// The name that it is to have here; its own unless given.
@@ -89,7 +90,7 @@ pub(crate) struct ImportRequest {
 }
 
 /// What `fail` and `remove` ask.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MemberRequest {
     /// A slot number or a device.
@@ -99,7 +100,7 @@ pub(crate) struct MemberRequest {
 }
 
 /// What `reset` asks.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ResetRequest {
     /// A slot number or a device; absent for all.
@@ -109,7 +110,7 @@ pub(crate) struct ResetRequest {
 }
 
 /// What `rename` asks.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RenameRequest {
     /// The new name.
@@ -119,7 +120,7 @@ pub(crate) struct RenameRequest {
 }
 
 /// What `add` and `replace` ask.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeviceRequest {
     /// The member to replace: a slot number or a device. Absent for `add`.
@@ -135,7 +136,7 @@ pub(crate) struct DeviceRequest {
 }
 
 /// What `grow` asks.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GrowRequest {
     #[serde(default)]
@@ -143,7 +144,7 @@ pub(crate) struct GrowRequest {
 }
 
 /// What `restripe` asks.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RestripeRequest {
     /// The level to become.
@@ -171,7 +172,7 @@ pub(crate) struct RestripeRequest {
 }
 
 /// What `rebuild`, `init` and `scrub` ask.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JobRequest {
     /// `start` or `stop`; of a scrub also `pause` and `accept` (what is read in undecided regions is right).
@@ -187,7 +188,7 @@ pub(crate) struct JobRequest {
 }
 
 /// What a verb changed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct OutcomeJson {
     pub(crate) array: String,
     pub(crate) changed: bool,
@@ -214,7 +215,7 @@ impl OutcomeJson {
 }
 
 /// What `create` made, or would make.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CreatedJson {
     pub(crate) dry_run: bool,
     /// True when a daemon serves it now.

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::SettingsJson;
@@ -15,7 +16,7 @@ use crate::common::errors::{Code, Failure};
 pub(crate) const FORMAT: u32 = 1;
 
 /// The configuration of all arrays and pools.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BackupJson {
     /// The format: 1.
@@ -29,7 +30,7 @@ pub(crate) struct BackupJson {
 }
 
 /// One pool of spares.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BackupPoolJson {
     pub(crate) name: String,
@@ -38,7 +39,7 @@ pub(crate) struct BackupPoolJson {
 }
 
 /// One device of a pool.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BackupPoolDeviceJson {
     /// As the pool knows it.
@@ -60,7 +61,7 @@ fn is_one_row(rows: &u16) -> bool {
 }
 
 /// One array.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BackupArrayJson {
     pub(crate) name: String,
@@ -89,7 +90,7 @@ pub(crate) struct BackupArrayJson {
 }
 
 /// Where things lie on every member, bytes.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BackupLayoutJson {
     pub(crate) map_offset: u64,
@@ -104,7 +105,7 @@ pub(crate) struct BackupLayoutJson {
 }
 
 /// One member.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BackupMemberJson {
     pub(crate) uuid: String,
@@ -115,7 +116,7 @@ pub(crate) struct BackupMemberJson {
 }
 
 /// What is to be restored.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RestoreRequest {
     pub(crate) backup: BackupJson,
@@ -139,14 +140,14 @@ pub(crate) struct RestoreRequest {
 }
 
 /// A device and its slot.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SlotDevice {
     pub(crate) slot: u8,
     pub(crate) device: PathBuf,
 }
 
 /// What became of each array.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RestoredJson {
     pub(crate) dry_run: bool,
     pub(crate) arrays: Vec<RestoredArrayJson>,
@@ -155,7 +156,7 @@ pub(crate) struct RestoredJson {
 }
 
 /// What became of one pool.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RestoredPoolJson {
     pub(crate) name: String,
     /// Its labels were made again (or would be).
@@ -165,7 +166,7 @@ pub(crate) struct RestoredPoolJson {
 }
 
 /// What became of one.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RestoredArrayJson {
     pub(crate) name: String,
     /// Its metadata was made again (or would be).

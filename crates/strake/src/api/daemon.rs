@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Something that happened.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct EventJson {
     /// Grows by one with each event of this daemon.
     pub(crate) sequence: u64,
@@ -31,7 +32,7 @@ pub(crate) struct EventJson {
 }
 
 /// The daemon.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct VersionJson {
     pub(crate) version: String,
     pub(crate) pid: u32,

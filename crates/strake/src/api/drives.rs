@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{MovingJson, RangeJson};
 
 /// Body of the request that cleans devices.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CleanRequest {
     pub(crate) devices: Vec<PathBuf>,
@@ -16,14 +17,14 @@ pub(crate) struct CleanRequest {
 }
 
 /// Devices that were cleaned, or would be.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CleanedJson {
     pub(crate) dry_run: bool,
     pub(crate) devices: Vec<CleanedDeviceJson>,
 }
 
 /// One of them.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CleanedDeviceJson {
     pub(crate) device: String,
     /// What it was, in words.
@@ -31,7 +32,7 @@ pub(crate) struct CleanedDeviceJson {
 }
 
 /// Body of `locate`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LocateRequest {
     /// A slot number or a device.
@@ -42,7 +43,7 @@ pub(crate) struct LocateRequest {
 }
 
 /// Body of the request that switches the light of a drive, whatever it is used for.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DriveLocateRequest {
     pub(crate) device: PathBuf,
@@ -52,7 +53,7 @@ pub(crate) struct DriveLocateRequest {
 }
 
 /// What was done to a drive.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct DriveDone {
     pub(crate) device: String,
     pub(crate) changed: bool,
@@ -60,7 +61,8 @@ pub(crate) struct DriveDone {
 }
 
 /// An array found on drives.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ScanArray")]
 pub(crate) struct ScanJson {
     pub(crate) name: String,
     pub(crate) uuid: String,
@@ -90,7 +92,7 @@ pub(crate) struct ScanJson {
 }
 
 /// A device of an array found.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ScanDeviceJson {
     pub(crate) device: String,
     pub(crate) uuid: String,
@@ -107,7 +109,7 @@ pub(crate) struct ScanDeviceJson {
 }
 
 /// One member, offline.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ExamineJson {
     pub(crate) array: ExamineArrayJson,
     pub(crate) member_uuid: String,
@@ -125,7 +127,7 @@ pub(crate) struct ExamineJson {
 }
 
 /// What a member says of its array.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ExamineArrayJson {
     pub(crate) name: String,
     pub(crate) uuid: String,
@@ -142,14 +144,14 @@ pub(crate) struct ExamineArrayJson {
 }
 
 /// A superblock copy.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CopyJson {
     pub(crate) offset_bytes: u64,
     pub(crate) valid: bool,
 }
 
 /// A row of the member's table.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SlotJson {
     pub(crate) slot: u8,
     pub(crate) uuid: Option<String>,
@@ -158,7 +160,7 @@ pub(crate) struct SlotJson {
 }
 
 /// Regions of the member's map, counted by state.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RegionsJson {
     pub(crate) unwritten: u64,
     pub(crate) clean: u64,

@@ -1,9 +1,10 @@
 //! Background jobs and what scrubs found.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a scrub found.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ScrubJson {
     /// It rewrote what was named as wrong.
     pub(crate) repair: bool,
@@ -20,7 +21,7 @@ pub(crate) struct ScrubJson {
 }
 
 /// A background job.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct JobJson {
     pub(crate) kind: String,
     pub(crate) slot: Option<u8>,
@@ -47,7 +48,7 @@ pub(crate) struct JobJson {
 }
 
 /// The scrubs of an array.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ScrubsJson {
     pub(crate) name: String,
     /// The one that is not over.

@@ -1,9 +1,10 @@
 //! Members: what is counted of them, and how their drives wear.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A member or spare.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct MemberJson {
     pub(crate) slot: Option<u8>,
     pub(crate) device: Option<String>,
@@ -34,7 +35,7 @@ pub(crate) struct MemberJson {
 }
 
 /// A device that was in a slot.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct WasJson {
     pub(crate) device: String,
     pub(crate) model: Option<String>,
@@ -48,7 +49,7 @@ pub(crate) struct WasJson {
 }
 
 /// What became of a member's I/Os that did not get through at once, since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RetriesJson {
     /// Tries after the first.
     pub(crate) tries: u64,
@@ -61,7 +62,7 @@ pub(crate) struct RetriesJson {
 }
 
 /// Quantiles of a member's recent latencies, microseconds.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LatencyJson {
     pub(crate) p50_us: u64,
     pub(crate) p99_us: u64,
@@ -69,7 +70,8 @@ pub(crate) struct LatencyJson {
 }
 
 /// What became of reads that a member did not answer in time, since the start.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HedgedReads")]
 pub(crate) struct HedgedJson {
     /// Asked of the others, too.
     pub(crate) issued: u64,
@@ -82,14 +84,14 @@ pub(crate) struct HedgedJson {
 }
 
 /// How an array's drives wear.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct WearJson {
     pub(crate) name: String,
     pub(crate) members: Vec<WearMemberJson>,
 }
 
 /// How a drive wears, as it reports; `null` is what it does not tell.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct WearMemberJson {
     pub(crate) slot: Option<u8>,
     pub(crate) device: Option<String>,

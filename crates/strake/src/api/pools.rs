@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A pool of spares.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PoolJson {
     pub(crate) name: String,
     /// `null` where no device of it was found.
@@ -16,7 +17,7 @@ pub(crate) struct PoolJson {
 }
 
 /// A device in a pool.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PoolDeviceJson {
     pub(crate) device: String,
     pub(crate) uuid: String,
@@ -25,7 +26,7 @@ pub(crate) struct PoolDeviceJson {
 }
 
 /// An array that may take from a pool.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PoolUserJson {
     pub(crate) name: String,
     /// Devices of the pool that can be a spare of it.
@@ -33,7 +34,7 @@ pub(crate) struct PoolUserJson {
 }
 
 /// Body of the requests that change a pool.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PoolRequest {
     #[serde(default)]
@@ -48,7 +49,7 @@ pub(crate) struct PoolRequest {
 }
 
 /// What was done to a pool.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PoolDone {
     pub(crate) pool: String,
     pub(crate) changed: bool,

@@ -1,9 +1,10 @@
 //! Settings of an array.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Settings: as read, and (each optional) as changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SettingsJson {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,9 +1,10 @@
 //! Volumes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The volumes of an array.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct VolumesJson {
     /// It has volumes, or is to have, and no block device of its own.
     #[serde(default)]
@@ -23,7 +24,7 @@ pub(crate) struct VolumesJson {
 }
 
 /// A volume.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct VolumeJson {
     pub(crate) name: String,
     pub(crate) uuid: String,
@@ -38,7 +39,7 @@ pub(crate) struct VolumeJson {
 }
 
 /// Body of the request that makes a volume.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VolumeRequest {
     pub(crate) name: String,
@@ -53,7 +54,7 @@ pub(crate) struct VolumeRequest {
 }
 
 /// A volume that was made, or would be.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct VolumeCreatedJson {
     pub(crate) dry_run: bool,
     /// The array was one block device until now.
@@ -63,7 +64,7 @@ pub(crate) struct VolumeCreatedJson {
 }
 
 /// Body of the request that changes a volume: its size or its name.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VolumeChange {
     #[serde(default)]
@@ -78,7 +79,7 @@ pub(crate) struct VolumeChange {
 }
 
 /// Body of the request that deletes a volume.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VolumeDeletion {
     #[serde(default)]

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::io;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strake_engine::create::CreateError;
 use strake_engine::event::CommandError;
@@ -377,7 +378,8 @@ pub(crate) struct Failure {
 }
 
 /// The same in JSON.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Error")]
 pub(crate) struct FailureJson {
     /// Its code.
     pub(crate) code: String,

@@ -1,12 +1,11 @@
 //! HTTP/JSON over a Unix socket: the routes, their OpenAPI document, metrics.
 //!
-//! Invariants: every route stands in the OpenAPI document (a test walks both). Deliberately absent: the shapes (`api`),
-//! and decisions about arrays (`daemon`).
+//! Invariants: router and document are made of one table (`routes`). Deliberately absent: the shapes (`api`), and
+//! decisions about arrays (`daemon`).
 
-mod config;
+mod events;
 pub(crate) mod listen;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
-mod pools;
+mod route;
 pub(crate) mod routes;
-mod volumes;

@@ -9,6 +9,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strake_engine::Distribution;
 use strake_engine::event::{LatencyStatus, MemberStatus, Status};
@@ -18,14 +19,14 @@ use crate::api::LatencyJson;
 use crate::view;
 
 /// How long the members of an array took.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LatenciesJson {
     pub(crate) name: String,
     pub(crate) members: Vec<MemberLatenciesJson>,
 }
 
 /// How long a member took.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct MemberLatenciesJson {
     pub(crate) slot: u8,
     pub(crate) device: Option<String>,
@@ -34,7 +35,7 @@ pub(crate) struct MemberLatenciesJson {
 }
 
 /// How long all reads took, or all writes.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct DistributionJson {
     /// How many there were.
     pub(crate) count: u64,
@@ -49,7 +50,7 @@ pub(crate) struct DistributionJson {
 }
 
 /// A bucket and all below it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct BucketJson {
     pub(crate) below_ns: u64,
     pub(crate) count: u64,
