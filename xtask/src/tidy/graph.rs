@@ -13,7 +13,7 @@ use super::paths::impls;
 use super::source::{Source, is_word, item_end};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A type whose methods lie in several files, and the folder that has them.
+/// A type with methods in several files, and the folder that has them.
 pub(super) struct Owner {
     pub(super) name: &'static str,
     pub(super) folder: &'static str,

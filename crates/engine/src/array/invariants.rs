@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Carries out what the array asks for; members answer at once, but for those whose I/O
+    /// Carries out what the array asks for; members answer at once, except those with an I/O that
     /// `stays`.
     fn rest(array: &mut Array, stays: impl Fn(&IoKind) -> bool) {
         while let Some(output) = array.poll() {
