@@ -20,7 +20,6 @@ use crate::http::openapi;
 use crate::settings as ranges;
 use crate::settings::placement::PlacementRecord;
 use crate::view;
-use crate::view::latency;
 
 const COLUMNS: usize = 99;
 const MADE: &str =
@@ -540,7 +539,7 @@ fn all_metrics() -> String {
          has `quantile`. What is not known has no line.",
     );
     text.push('\n');
-    for (name, kind, help) in metrics::families().chain(latency::families()) {
+    for (name, kind, help) in metrics::families() {
         text.push_str(&wrap("* ", &format!("`{name}` ({kind}): {}", plain(help))));
     }
     text

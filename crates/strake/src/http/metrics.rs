@@ -1,17 +1,19 @@
 //! `/metrics`, in Prometheus' text format.
 //!
 //! Invariants: counters end in `_total`, and units stand last otherwise; what is not known has no line. Nothing is asked of a
-//! drive for it: one that hangs must not hang whoever watches. Deliberately absent: a library; the format is lines.
+//! drive for it: one that hangs must not hang whoever watches. Deliberately absent: a library. `prometheus-client` (0.26) knows no
+//! summaries, and writes bounds of buckets as 8.192e-06 where they are published as 0.000008192: each would be
+//! another series to those who keep them.
 
 use std::fmt::Write as _;
 
 use crate::api::{JobJson, MemberJson};
 use crate::common::log;
 use crate::daemon::service::{DriveTold, Service};
-use crate::view::latency;
+use crate::view::latency::{BucketJson, DistributionJson};
 
 /// The families, in the order in which they are told: name and help. What ends in `_total` is a counter,
-/// what is told by quantiles a summary, the rest a gauge.
+/// what is told by quantiles a summary, what by buckets a histogram, the rest a gauge.
 const FAMILIES: &[(&str, &str)] = &[
     ("strake_event_followers", "Clients that follow events."),
     (
@@ -117,12 +119,18 @@ const FAMILIES: &[(&str, &str)] = &[
         "Rate of the job since it started.",
     ),
     ("strake_job_paused", "1 where the job is paused."),
+    (ALL_READS, "All reads of the member since it took its slot."),
+    (
+        ALL_WRITES,
+        "All writes of the member since it took its slot.",
+    ),
 ];
 
 /// What Prometheus calls it.
 fn kind(name: &str) -> &'static str {
     match name {
         RECENT_READS | RECENT_WRITES => "summary",
+        ALL_READS | ALL_WRITES => "histogram",
         name if name.ends_with("_total") => "counter",
         _ => "gauge",
     }
@@ -136,6 +144,8 @@ pub(crate) fn families() -> impl Iterator<Item = (&'static str, &'static str, &'
         .map(|(name, help)| (*name, kind(name), *help))
 }
 
+const ALL_READS: &str = "strake_member_read_latency_seconds";
+const ALL_WRITES: &str = "strake_member_write_latency_seconds";
 const RECENT_READS: &str = "strake_member_recent_read_latency_seconds";
 const RECENT_WRITES: &str = "strake_member_recent_write_latency_seconds";
 
@@ -150,13 +160,29 @@ impl Families {
 
     /// Adds a line.
     fn push(&mut self, family: &str, labels: &str, value: impl std::fmt::Display) {
+        self.part(family, "", labels, value);
+    }
+
+    /// Adds a line of a part of a family.
+    fn part(&mut self, family: &str, part: &str, labels: &str, value: impl std::fmt::Display) {
         let at = FAMILIES.iter().position(|(name, _)| *name == family);
         let lines = &mut self.0[at.expect("every family that is told is in the list")];
         // Writing to a String cannot fail.
         let _ = match labels {
-            "" => writeln!(lines, "{family} {value}"),
-            labels => writeln!(lines, "{family}{{{labels}}} {value}"),
+            "" => writeln!(lines, "{family}{part} {value}"),
+            labels => writeln!(lines, "{family}{part}{{{labels}}} {value}"),
         };
+    }
+
+    /// Adds the lines of a histogram.
+    fn histogram(&mut self, family: &str, labels: &str, all: &DistributionJson) {
+        let bounds = all.buckets.iter();
+        let bounds = bounds.map(|BucketJson { below_ns, count }| (seconds(*below_ns), *count));
+        for (le, count) in bounds.chain([("+Inf".to_owned(), all.count)]) {
+            self.part(family, "_bucket", &format!("{labels},le=\"{le}\""), count);
+        }
+        self.part(family, "_sum", labels, seconds(all.sum_ns));
+        self.part(family, "_count", labels, all.count);
     }
 
     /// All of them, each with its help and its type; none without a line.
@@ -177,12 +203,10 @@ pub(super) fn text(service: &Service) -> String {
     let mut families = Families::new();
     families.push("strake_event_followers", "", service.events().followers());
     families.push("strake_log_lines_dropped_total", "", log::dropped());
-    let mut all_latencies = Vec::new();
     for running in service.all_running() {
         let (Ok(counters), Ok((array, latencies))) = (running.counters(), running.told()) else {
             continue;
         };
-        all_latencies.push(latencies);
         let name = &array.name;
         let missing = array
             .members
@@ -218,14 +242,24 @@ pub(super) fn text(service: &Service) -> String {
             let told = member.device.as_ref().and_then(|d| service.told(d));
             member_metrics(&mut families, name, member, told);
         }
+        let took = latencies.members.chunk_by(|a, b| a.slot == b.slot);
+        for took in took.map(|of| &of[0]).filter(|of| of.device.is_some()) {
+            let labels = format!("array=\"{name}\",slot=\"{}\"", took.slot);
+            families.histogram(ALL_READS, &labels, &took.reads);
+            families.histogram(ALL_WRITES, &labels, &took.writes);
+        }
         array
             .jobs
             .iter()
             .for_each(|job| job_metrics(&mut families, name, job));
     }
-    let mut text = families.text();
-    latency::metrics(&mut text, &all_latencies);
-    text
+    families.text()
+}
+
+/// Nanoseconds as seconds, to the last digit.
+pub(crate) fn seconds(ns: u64) -> String {
+    let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// How far a job is.
@@ -309,7 +343,7 @@ fn member_metrics(
             ("0.999", latency.p999_us),
         ] {
             let labels = format!("{labels},quantile=\"{quantile}\"");
-            families.push(recent, &labels, latency::seconds(us * 1000));
+            families.push(recent, &labels, seconds(us * 1000));
             families.push(superseded, &labels, us);
         }
     }
@@ -388,6 +422,49 @@ mod tests {
         assert!(
             text.contains(&format!("strake_job_paused{labels} 1\n")),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn seconds_are_exact_and_have_no_more_digits_than_they_need() {
+        for (ns, text) in [
+            (0, "0"),
+            (8192, "0.000008192"),
+            (1_500_000_000, "1.5"),
+            (20_000_000_000, "20"),
+            (1 << 34, "17.179869184"),
+        ] {
+            assert_eq!(seconds(ns), text);
+        }
+    }
+
+    #[test]
+    fn a_histogram_has_all_its_lines_and_ends_with_all_that_were() {
+        let bucket = |(below_ns, count)| BucketJson { below_ns, count };
+        let all = DistributionJson {
+            count: 6,
+            sum_ns: 2_000_000_000,
+            max_ns: 1_900_000_000,
+            recent: None,
+            buckets: [(8192, 3), (16384, 5)].map(bucket).to_vec(),
+        };
+        let mut families = Families::new();
+        let labels = "array=\"a\",slot=\"0\"";
+        families.histogram(ALL_READS, labels, &all);
+        let text = families.text();
+        let lines: Vec<&str> = text.lines().collect();
+        let read = ALL_READS;
+        assert!(lines[0].starts_with(&format!("# HELP {read} ")));
+        assert_eq!(lines[1], format!("# TYPE {read} histogram"));
+        assert_eq!(
+            lines[2..],
+            [
+                format!("{read}_bucket{{{labels},le=\"0.000008192\"}} 3"),
+                format!("{read}_bucket{{{labels},le=\"0.000016384\"}} 5"),
+                format!("{read}_bucket{{{labels},le=\"+Inf\"}} 6"),
+                format!("{read}_sum{{{labels}}} 2"),
+                format!("{read}_count{{{labels}}} 6"),
+            ]
         );
     }
 }
