@@ -42,6 +42,7 @@ use crate::common::errors::{Code, Failure, tell_failure};
 
 /// The program.
 pub fn main() -> ExitCode {
+    cli::complete::answer_shell();
     let cli = match cli::args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refused(&error),

@@ -5,6 +5,7 @@
 
 pub(crate) mod args;
 pub(crate) mod client;
+pub(crate) mod complete;
 pub(crate) mod output;
 pub(crate) mod wait;
 

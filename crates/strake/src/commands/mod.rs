@@ -14,7 +14,6 @@ pub(crate) mod volume;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::CommandFactory;
 use strake_runtime::{Device, OpenMode};
 
 use crate::api::*;
@@ -87,9 +86,8 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Demo(args) => crate::demo::run(&args, cli.json),
         Command::Daemon(args) => run_daemon(context.dir, &args),
         Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "strake", &mut script);
-            print(&script);
+            let script = complete::script(shell);
+            print(&script.map_err(|e| Failure::io("writing completions", &e))?);
             Ok(DONE)
         }
     }
@@ -611,6 +609,8 @@ fn run_daemon(dir: Dir, args: &DaemonArgs) -> Ended {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]

@@ -64,13 +64,16 @@ pub(crate) fn takes(key: &str) -> Option<&'static str> {
     Some(takes)
 }
 
+/// Settings as commands have them, and what each takes: those that end in a unit are JSON's.
+pub(crate) fn spoken() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let in_json = ["_us", "_ms", "_bytes"];
+    let all = TAKES.iter().copied();
+    all.filter(move |(name, _)| !in_json.iter().any(|unit| name.ends_with(unit)))
+}
+
 /// There is no such setting: names those that there are.
 pub(crate) fn no_setting(key: &str) -> Failure {
-    let in_json = ["_us", "_ms", "_bytes"];
-    let names = TAKES.iter().map(|(name, _)| *name);
-    let names: Vec<&str> = names
-        .filter(|name| !in_json.iter().any(|unit| name.ends_with(unit)))
-        .collect();
+    let names: Vec<&str> = spoken().map(|(name, _)| name).collect();
     Failure::new(Code::SettingInvalid, format!("'{key}' is no setting"))
         .cure(format!("use one of {}", names.join(", ")))
 }

@@ -7,6 +7,7 @@ mod answers;
 mod api;
 mod aside;
 mod bad_input;
+mod completions;
 mod config;
 mod damaged;
 mod degraded;

@@ -165,7 +165,9 @@ pub(crate) enum Command {
     /// Serve the arrays of this machine until SIGTERM or SIGINT
     #[command(args_override_self = true)]
     Daemon(DaemonArgs),
-    /// Write completions for a shell
+    /// Write what a shell runs to complete commands, names of arrays, members, volumes, pools, and settings
+    ///
+    /// Bash: source <(strake completions bash), in ~/.bashrc. Zsh likewise. Fish: strake completions fish | source.
     Completions { shell: clap_complete::Shell },
 }
 
