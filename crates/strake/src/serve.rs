@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::net::UnixListener;
+use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::common::errors::Failure;
@@ -69,40 +70,35 @@ async fn serve(service: Arc<Service>, socket: PathBuf, watcher: Watcher) -> Resu
     let listener = UnixListener::bind(&socket).map_err(|e| Failure::io(socket.display(), &e))?;
     only_owner(&socket)?;
     tracing::info!(socket = %socket.display(), pid = std::process::id(), "ready");
-    let watcher = tokio::spawn(watch(watcher));
-    let without = "drives are not asked how they are any more";
-    let ask = again(
-        Arc::clone(&service),
-        wear::PERIOD,
-        Service::ask_drives,
-        without,
-    );
-    let wear = tokio::spawn(ask);
-    let without = "no scrub begins by itself any more";
-    let begin = again(
-        Arc::clone(&service),
-        schedule::PERIOD,
-        Service::begin_scrubs,
-        without,
-    );
-    let scrubs = tokio::spawn(begin);
-    let without = "no array takes from a pool any more";
-    let feed = again(
-        Arc::clone(&service),
-        pools::PERIOD,
-        Service::feed_from_pools,
-        without,
-    );
-    let pools = tokio::spawn(feed);
+    // Dropped when the socket goes, which aborts them.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(watch(watcher));
+    let work: [(_, fn(&Service), _); 3] = [
+        (
+            wear::PERIOD,
+            Service::ask_drives,
+            "drives are not asked how they are any more",
+        ),
+        (
+            schedule::PERIOD,
+            Service::begin_scrubs,
+            "no scrub begins by itself any more",
+        ),
+        (
+            pools::PERIOD,
+            Service::feed_from_pools,
+            "no array takes from a pool any more",
+        ),
+    ];
+    for (period, work, without) in work {
+        tasks.spawn(again(Arc::clone(&service), period, work, without));
+    }
     let app = routes::router(service);
     let result = tokio::select! {
         () = signals.asked() => Ok(()),
         () = listen::serve(listener, app) => Ok(()),
     };
-    watcher.abort();
-    wear.abort();
-    scrubs.abort();
-    pools.abort();
+    drop(tasks);
     let _ = std::fs::remove_file(&socket);
     result
 }
@@ -114,7 +110,7 @@ fn only_owner(socket: &std::path::Path) -> Result<(), Failure> {
 }
 
 /// Does something that may block, from time to time.
-async fn again(service: Arc<Service>, period: Duration, work: fn(&Service), without: &str) {
+async fn again(service: Arc<Service>, period: Duration, work: fn(&Service), without: &'static str) {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -54,6 +54,13 @@ pub(crate) struct CreateRequest {
     pub(crate) dry_run: bool,
 }
 
+impl CreateRequest {
+    /// Members, then spares.
+    pub(crate) fn all_devices(&self) -> Vec<PathBuf> {
+        self.devices.iter().chain(&self.spares).cloned().collect()
+    }
+}
+
 /// What `start` asks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -250,6 +250,19 @@ fn latency(context: &Context, name: &str) -> Ended {
     Ok(DONE)
 }
 
+/// The array that was named, or all that are meant by `--all`.
+fn named_or_all(
+    client: &Client,
+    name: Option<&String>,
+    is_meant: impl Fn(ArrayJson) -> Option<String>,
+) -> Result<Vec<String>, Failure> {
+    if let Some(name) = name {
+        return Ok(vec![name.clone()]);
+    }
+    let all: Vec<ArrayJson> = client.get("/v1/arrays")?;
+    Ok(all.into_iter().filter_map(is_meant).collect())
+}
+
 fn start(context: &Context, args: &StartArgs) -> Ended {
     if args.foreground {
         let name = args.name.as_deref().unwrap_or_default();
@@ -257,16 +270,8 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
         return offline::foreground(context, name, args);
     }
     let client = Client::need(&context.dir)?;
-    let names = match &args.name {
-        Some(name) => vec![name.clone()],
-        None => {
-            let all: Vec<ArrayJson> = client.get("/v1/arrays")?;
-            all.into_iter()
-                .filter(|a| a.state == "stopped")
-                .map(|a| a.uuid)
-                .collect()
-        }
-    };
+    let is_meant = |a: ArrayJson| (a.state == "stopped").then_some(a.uuid);
+    let names = named_or_all(&client, args.name.as_ref(), is_meant)?;
     let request = StartRequest {
         export: args.export.clone(),
         force: args.force,
@@ -310,16 +315,8 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
 
 fn stop(context: &Context, args: &OneOrAll) -> Ended {
     let client = Client::need(&context.dir)?;
-    let names = match &args.name {
-        Some(name) => vec![name.clone()],
-        None => {
-            let all: Vec<ArrayJson> = client.get("/v1/arrays")?;
-            all.into_iter()
-                .filter(|a| a.state != "stopped")
-                .map(|a| a.name)
-                .collect()
-        }
-    };
+    let is_meant = |a: ArrayJson| (a.state != "stopped").then_some(a.name);
+    let names = named_or_all(&client, args.name.as_ref(), is_meant)?;
     for name in names {
         let dry_run = args.dry_run;
         let outcome: OutcomeJson = client.post(&url(&name, "stop")?, &DryRequest { dry_run })?;

@@ -96,12 +96,7 @@ pub(crate) fn make(
         let found = format!("an array {} exists already", spec.name);
         return Err(Failure::new(Code::NameExists, found));
     }
-    let paths: Vec<PathBuf> = request
-        .devices
-        .iter()
-        .chain(&request.spares)
-        .cloned()
-        .collect();
+    let paths = request.all_devices();
     let permit = Permit {
         force: request.force,
         own: None,

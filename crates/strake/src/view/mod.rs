@@ -382,16 +382,7 @@ pub(crate) fn stopped(
             device,
             uuid: uuid_text(record.member),
             state: state.to_owned(),
-            read_errors: 0,
-            write_errors: 0,
-            mismatches: 0,
-            retries: RetriesJson::default(),
-            slow: false,
-            read_latency: None,
-            write_latency: None,
-            hedged_reads: HedgedJson::default(),
-            spare_in_s: None,
-            was: None,
+            ..MemberJson::default()
         }
     };
     let spare = |uuid: &MemberUuid| MemberJson {
@@ -399,16 +390,7 @@ pub(crate) fn stopped(
         device: shown(*uuid),
         uuid: uuid_text(*uuid),
         state: member_state(MemberState::Spare).to_owned(),
-        read_errors: 0,
-        write_errors: 0,
-        mismatches: 0,
-        retries: RetriesJson::default(),
-        slow: false,
-        read_latency: None,
-        write_latency: None,
-        hedged_reads: HedgedJson::default(),
-        spare_in_s: None,
-        was: None,
+        ..MemberJson::default()
     };
     ArrayJson {
         members: sb.slots.iter().enumerate().map(member).collect(),

@@ -358,12 +358,7 @@ impl Service {
             let made = make::make(&request, &names, may)?;
             return Ok(created_json(&made, &placement, true));
         }
-        let paths: Vec<PathBuf> = request
-            .devices
-            .iter()
-            .chain(&request.spares)
-            .cloned()
-            .collect();
+        let paths = request.all_devices();
         // Before: a daemon that is killed when superblocks are written finds them again.
         let known = self.dir.known_files();
         let note = self.dir.not_remembered(&name, &paths);
@@ -524,20 +519,12 @@ impl Service {
             (Err(_), _, Some(device)) => Command::FailDevice(device),
             _ => Command::Fail(slot_of(&running, member)?),
         };
-        if request.dry_run {
-            running.preflight(command)?;
-            let what = format!(
-                "would take {member} ({}) out of service",
-                shown(&running, &found)?
-            );
-            return Ok(outcome(name, false, &what));
-        }
-        let changed = running.command(command)?;
-        Ok(outcome(
-            name,
-            changed,
-            &format!("{member} is out of service"),
-        ))
+        let would = || {
+            let shown = shown(&running, &found)?;
+            Ok(format!("would take {member} ({shown}) out of service"))
+        };
+        let done = format!("{member} is out of service");
+        carry_out(&running, name, command, request.dry_run, would, &done)
     }
 
     /// Forgets a member or spare.
@@ -551,13 +538,14 @@ impl Service {
         let member = request.member.as_str();
         let found = running.member(member)?;
         let command = Command::Remove(Running::reference(&found)?);
-        if request.dry_run {
-            running.preflight(command)?;
-            let what = format!("would forget {member} ({})", shown(&running, &found)?);
-            return Ok(outcome(name, false, &what));
-        }
-        let changed = running.command(command)?;
-        Ok(outcome(name, changed, &format!("{member} removed")))
+        let would = || {
+            Ok(format!(
+                "would forget {member} ({})",
+                shown(&running, &found)?
+            ))
+        };
+        let done = format!("{member} removed");
+        carry_out(&running, name, command, request.dry_run, would, &done)
     }
 
     /// Adds a spare, or replaces a member where the request names one.
@@ -704,7 +692,7 @@ impl Service {
             }
             (Job::Scrub, "pause") => (Command::PauseScrub, "scrub"),
             (Job::Scrub, "stop") => (Command::StopScrub, "scrub"),
-            (Job::Scrub, "accept") => return accept(&running, name, request.dry_run),
+            (Job::Scrub, "accept") => return scrubs::accept(&running, name, request.dry_run),
             _ => {
                 let failure = Failure::new(Code::Usage, format!("'{action}' is no action"));
                 return Err(failure.cure("use start or stop, for a scrub also pause or accept"));
@@ -750,6 +738,22 @@ impl Service {
             }
         }
     }
+}
+
+/// Carries a command out; a dry run asks whether it may be, and says what it would do.
+fn carry_out(
+    running: &Running,
+    name: &str,
+    command: Command,
+    dry_run: bool,
+    would: impl FnOnce() -> Result<String, Failure>,
+    done: &str,
+) -> Result<OutcomeJson, Failure> {
+    if dry_run {
+        running.preflight(command)?;
+        return Ok(outcome(name, false, &would()?));
+    }
+    Ok(outcome(name, running.command(command)?, done))
 }
 
 /// Why the start of a rebuild changed nothing.
@@ -963,22 +967,6 @@ pub(crate) fn created_json(
         notes: made.notes.clone(),
         array: view::with_placement(array, placement),
     }
-}
-
-/// Takes the data in undecided regions for right.
-fn accept(running: &Running, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
-    running.preflight(Command::AcceptData)?;
-    let array = running.json()?;
-    let regions = size::count(array.undecided_regions as usize, "region");
-    let what = format!(
-        "what is read in {regions} ({}) for right and compute parity anew",
-        size::bytes(array.undecided_bytes)
-    );
-    if dry_run {
-        return Ok(outcome(name, false, &format!("would take {what}")));
-    }
-    let changed = running.command(Command::AcceptData)?;
-    Ok(outcome(name, changed, &format!("begins to take {what}")))
 }
 
 /// An array that was made and did not start: what a refusal says of a start, that nothing was

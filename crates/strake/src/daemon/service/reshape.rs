@@ -19,7 +19,7 @@ use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
 use crate::daemon::array::running::Running;
-use crate::daemon::service::{Service, joining_notes, outcome, own_superblock};
+use crate::daemon::service::{Service, carry_out, joining_notes, outcome, own_superblock};
 use crate::drives::make;
 use crate::drives::notes;
 use crate::drives::safety;
@@ -238,12 +238,8 @@ impl Service {
             ),
             false => (Command::ContinueRestripe, "data goes on moving"),
         };
-        if dry_run {
-            running.preflight(command)?;
-            return Ok(outcome(name, false, &format!("would do so: {what}")));
-        }
-        let changed = running.with(|s| Ok(s.command(command)?))?;
-        Ok(outcome(name, changed == Changed::Yes, what))
+        let would = || Ok(format!("would do so: {what}"));
+        carry_out(running, name, command, dry_run, would, what)
     }
 }
 
@@ -300,38 +296,31 @@ fn lower(
     let wanted = wanted.expect("it was looked for");
     let moves = fewer.parities > usize::from(now.fixed_parities);
     let command = Command::DropParity(fewer);
-    if dry_run {
-        running.preflight(command)?;
-        let first = if moves {
-            ", once its data has moved"
-        } else {
-            ""
-        };
-        let what = format!("would become level {wanted} from {was}, with {spares} more{first}");
-        return Ok(outcome(name, false, &what));
-    }
-    let changed = running.with(|s| Ok(s.command(command)?))?;
-    let what = match moves {
+    let first = match moves {
+        true => ", once its data has moved",
+        false => "",
+    };
+    let would = || {
+        Ok(format!(
+            "would become level {wanted} from {was}, with {spares} more{first}"
+        ))
+    };
+    let done = match moves {
         true => format!(
             "data moves to where it lies at level {wanted}; then it has that level from {was}, \
              with {spares} more"
         ),
         false => format!("level {wanted} from {was}, with {spares} more"),
     };
-    Ok(outcome(name, changed == Changed::Yes, &what))
+    carry_out(running, name, command, dry_run, would, &done)
 }
 
 /// Calls an array the mirror that it is.
 fn mirror(running: &Running, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
     let was = running.status()?.superblock.level;
-    if dry_run {
-        running.preflight(Command::Mirror)?;
-        let what = format!("would become level 1 from {was}");
-        return Ok(outcome(name, false, &what));
-    }
-    let changed = running.with(|s| Ok(s.command(Command::Mirror)?))?;
-    let what = format!("level 1 from {was}: its parities were copies");
-    Ok(outcome(name, changed == Changed::Yes, &what))
+    let would = || Ok(format!("would become level 1 from {was}"));
+    let done = format!("level 1 from {was}: its parities were copies");
+    carry_out(running, name, Command::Mirror, dry_run, would, &done)
 }
 
 /// What a request wants.

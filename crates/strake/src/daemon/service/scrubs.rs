@@ -10,13 +10,14 @@
 
 use serde::{Deserialize, Serialize};
 use strake_engine::Geometry;
-use strake_engine::event::{MemberState, MemberStatus, Status};
+use strake_engine::event::{Command, MemberState, MemberStatus, Status};
 use strake_format::{ScrubCounts, ScrubResult, Superblock};
 
-use crate::api::{JobJson, ScrubsJson};
+use crate::api::{JobJson, OutcomeJson, ScrubsJson};
 use crate::common::errors::Failure;
+use crate::common::size;
 use crate::daemon::array::running::Running;
-use crate::daemon::service::Service;
+use crate::daemon::service::{Service, outcome};
 use crate::daemon::state::Dir;
 use crate::drives::find;
 use crate::settings::schedule::{parse_policy, policy_word};
@@ -129,6 +130,22 @@ pub(crate) fn compares_nothing(status: &Status) -> String {
         "; no redundancy is left{where_it_is}: there it finds blocks that cannot be read, and \
          compares nothing"
     )
+}
+
+/// Takes the data in undecided regions for right.
+pub(super) fn accept(running: &Running, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
+    running.preflight(Command::AcceptData)?;
+    let array = running.json()?;
+    let regions = size::count(array.undecided_regions as usize, "region");
+    let what = format!(
+        "what is read in {regions} ({}) for right and compute parity anew",
+        size::bytes(array.undecided_bytes)
+    );
+    if dry_run {
+        return Ok(outcome(name, false, &format!("would take {what}")));
+    }
+    let changed = running.command(Command::AcceptData)?;
+    Ok(outcome(name, changed, &format!("begins to take {what}")))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running;
 use crate::daemon::array::running::Running;
 use crate::daemon::events::Happened;
-use crate::daemon::service::{Service, outcome, own_superblock};
+use crate::daemon::service::{Service, carry_out, outcome, own_superblock};
 use crate::daemon::state::Dir;
 use crate::drives::clean;
 use crate::drives::machine::locate;
@@ -115,26 +115,23 @@ impl Service {
             }
         };
         let command = Command::ResetCounters(meant);
-        if request.dry_run {
-            running.preflight(command)?;
+        let would = || {
             let array = running.json()?;
             let members = match &request.member {
                 Some(member) => vec![shown_member(&array, member)?],
                 None => array.members.into_iter().chain(array.spares).collect(),
             };
             let sum = |of: fn(&MemberJson) -> u64| members.iter().map(of).sum::<u64>();
-            let what = format!(
+            Ok(format!(
                 "would forget {} read errors, {} write errors, {} mismatches and {} retries",
                 sum(|m| m.read_errors),
                 sum(|m| m.write_errors),
                 sum(|m| m.mismatches),
                 sum(|m| m.retries.tries)
-            );
-            return Ok(outcome(name, false, &what));
-        }
-        let changed = running.command(command)?;
-        let what = format!("errors, mismatches and retries of {whose} are counted from zero again");
-        Ok(outcome(name, changed, &what))
+            ))
+        };
+        let done = format!("errors, mismatches and retries of {whose} are counted from zero again");
+        carry_out(&running, name, command, request.dry_run, would, &done)
     }
 }
 
