@@ -1,7 +1,7 @@
 //! What happened, one JSON object a line, as long as a client wants to follow.
 //!
-//! Invariant: what a client follows belongs to its connection, and ends with it. Deliberately absent: the events
-//! themselves (`daemon::events`).
+//! Invariant: what a client follows belongs to its connection, and ends with it. Deliberately
+//! absent: the events themselves (`daemon::events`).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::api::EventJson;
 use crate::common::errors::{Code, Failure};
 use crate::daemon::service::Service;
 use crate::http::listen;
-use crate::http::route::{Answer, Asked, Shared};
+use crate::http::route::{Answer, QueryParams, Shared};
 
 pub(super) const MEDIA: &str = "application/x-ndjson";
 
@@ -33,7 +33,10 @@ pub(super) struct Follow {
     since: u64,
 }
 
-pub(super) async fn events(State(service): Shared, Asked(query): Asked<Follow>) -> Answer {
+pub(super) async fn events(
+    State(service): Shared,
+    QueryParams(query): QueryParams<Follow>,
+) -> Answer {
     let kind = [(header::CONTENT_TYPE, MEDIA)];
     if !query.follow {
         let lines = event_lines(&service.events().since(query.since));

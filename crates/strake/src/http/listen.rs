@@ -1,11 +1,12 @@
 //! Connections of the API: accepted, bounded, and given a time to say what they want.
 //!
-//! Invariants: no more than [`CONNECTIONS_MAX`] at once, so that clients cannot take the descriptors
-//! that arrays need; one that does not send its request's head in time is closed, one that does not send
-//! the body in time is answered 408 and closed. Where all places are taken, the connection that has gone
-//! longest without a whole request is closed for the next client. Streams of events have half of the places
-//! ([`FOLLOWERS_MAX`]), so that answers find one. A failure to accept ends nothing.
-//! Deliberately absent: a bound for answers; a stream of events lasts as long as its client wants.
+//! Invariants: no more than [`CONNECTIONS_MAX`] at once, so that clients cannot take the
+//! descriptors that arrays need; one that does not send its request's head in time is closed, one
+//! that does not send the body in time is answered 408 and closed. Where all places are taken, the
+//! connection that has gone longest without a whole request is closed for the next client. Streams
+//! of events have half of the places ([`FOLLOWERS_MAX`]), so that answers find one. A failure to
+//! accept ends nothing. Deliberately absent: a bound for answers; a stream of events lasts as long
+//! as its client wants.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -29,9 +30,10 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::common::errors::{Code, Failure};
 
-/// Connections at once. Who comes when there are as many waits until one ends.
+/// Connections at once. A client beyond these waits until one ends.
 const CONNECTIONS_MAX: usize = 128;
-/// Of these, clients that follow events, for as long as they want: the rest is for requests that are answered.
+/// Of these, clients that follow events, for as long as they want: the rest is for requests that
+/// are answered.
 pub(crate) const FOLLOWERS_MAX: usize = CONNECTIONS_MAX / 2;
 /// How long a client may take for the head of a request.
 const HEAD_PATIENCE: Duration = Duration::from_secs(5);

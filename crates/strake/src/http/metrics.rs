@@ -1,9 +1,9 @@
 //! `/metrics`, in Prometheus' text format.
 //!
-//! Invariants: counters end in `_total`, and units stand last otherwise; what is not known has no line. Nothing is asked of a
-//! drive for it: one that hangs must not hang whoever watches. Deliberately absent: a library. `prometheus-client` (0.26) knows no
-//! summaries, and writes bounds of buckets as 8.192e-06 where they are published as 0.000008192: each would be
-//! another series to those who keep them.
+//! Invariants: counters end in `_total`, and units stand last otherwise; what is not known has no
+//! line. Nothing is asked of a drive for it: one that hangs must not hang the monitoring.
+//! Deliberately absent: a library. `prometheus-client` (0.26) has no summaries, and writes bounds of
+//! buckets as 8.192e-06, which are published as 0.000008192: each would be a new series.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,8 @@ use crate::common::log;
 use crate::daemon::service::{DriveTold, Service};
 use crate::view::latency::{BucketJson, DistributionJson};
 
-/// The families, in the order in which they are told: name and help. What ends in `_total` is a counter,
-/// what is told by quantiles a summary, what by buckets a histogram, the rest a gauge.
+/// The families, in the order of the page: name and help. What ends in `_total` is a counter, what
+/// has quantiles a summary, what has buckets a histogram, the rest a gauge.
 const FAMILIES: &[(&str, &str)] = &[
     ("strake_event_followers", "Clients that follow events."),
     (
@@ -149,7 +149,8 @@ const ALL_WRITES: &str = "strake_member_write_latency_seconds";
 const RECENT_READS: &str = "strake_member_recent_read_latency_seconds";
 const RECENT_WRITES: &str = "strake_member_recent_write_latency_seconds";
 
-/// Lines by family: the lines of one stand together, whichever array they are of, as the format wants it.
+/// Lines by family: the lines of one stand together, whichever array they are of, as the format
+/// wants it.
 #[derive(Debug)]
 struct Families(Vec<String>);
 
@@ -280,8 +281,8 @@ fn job_metrics(families: &mut Families, array: &str, job: &JobJson) {
     }
 }
 
-/// What was counted against a member in a slot, how long it takes, what became of reads that it did not answer in time, and
-/// what its drive told of itself.
+/// What was counted against a member in a slot, how long it takes, what became of reads that it did
+/// not answer in time, and what its drive told of itself.
 fn member_metrics(
     families: &mut Families,
     array: &str,

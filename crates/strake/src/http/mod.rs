@@ -1,7 +1,7 @@
 //! HTTP/JSON over a Unix socket: the routes, their OpenAPI document, metrics.
 //!
-//! Invariants: router and document are made of one table (`routes`). Deliberately absent: the shapes (`api`), and
-//! decisions about arrays (`daemon`).
+//! Invariants: router and document are made of one table (`routes`). Deliberately absent: the
+//! shapes (`api`), and decisions about arrays (`daemon`).
 
 mod events;
 pub(crate) mod listen;

@@ -1,10 +1,11 @@
 //! The OpenAPI 3.1 document, made of the routes and of the types that they take and answer.
 //!
-//! Invariant: nothing is written down twice: schemas are derived, with the comments of the types. A schema of what is
-//! answered requires all that is always there; one of what is taken, only what must be given.
+//! Invariant: nothing is written down twice: schemas are derived, with the comments of the types. A
+//! schema of what is answered requires all that is always there; one of what is taken, only what
+//! must be given.
 //!
-//! Why `schemars`, and neither `utoipa` nor `aide`: it tells these two apart, and its dialect is that of OpenAPI 3.1;
-//! what the others add to it are routes, which are in a table here.
+//! Why `schemars`, and neither `utoipa` nor `aide`: it tells these two apart, and its dialect is
+//! that of OpenAPI 3.1; what the others add to it are routes, which are in a table here.
 
 use schemars::Schema;
 use schemars::generate::SchemaSettings;

@@ -2,8 +2,8 @@
 //!
 //! Order: names of the path → query or body → the service, where it may block → JSON.
 //!
-//! Invariants: the document shows the very types that a route reads and writes; every error is the catalogue's JSON.
-//! Deliberately absent: the routes (`routes`) and the document (`openapi`).
+//! Invariants: the document shows the very types that a route reads and writes; every error is the
+//! catalogue's JSON. Deliberately absent: the routes (`routes`) and the document (`openapi`).
 
 use std::sync::Arc;
 
@@ -115,53 +115,55 @@ impl Input for () {
 }
 
 /// A JSON body.
-pub(super) struct In<T>(pub(super) T);
+pub(super) struct JsonBody<T>(pub(super) T);
 
-impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for In<T> {
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for JsonBody<T> {
     const TAKES: Takes = Takes::Body {
         shape: shape::<T>,
         required: true,
     };
-    async fn read(request: Request) -> Result<In<T>, Failure> {
-        Ok(In(Json::from_request(request, &()).await?.0))
+    async fn read(request: Request) -> Result<JsonBody<T>, Failure> {
+        Ok(JsonBody(Json::from_request(request, &()).await?.0))
     }
 }
 
 /// A JSON body that may be left away, for all that it would say by default.
-pub(super) struct Perhaps<T>(pub(super) T);
+pub(super) struct OptionalJson<T>(pub(super) T);
 
-impl<T: DeserializeOwned + Default + JsonSchema + Send + 'static> Input for Perhaps<T> {
+impl<T: DeserializeOwned + Default + JsonSchema + Send + 'static> Input for OptionalJson<T> {
     const TAKES: Takes = Takes::Body {
         shape: shape::<T>,
         required: false,
     };
-    async fn read(request: Request) -> Result<Perhaps<T>, Failure> {
+    async fn read(request: Request) -> Result<OptionalJson<T>, Failure> {
         let body = Bytes::from_request(request, &()).await?;
         if body.is_empty() {
-            return Ok(Perhaps(T::default()));
+            return Ok(OptionalJson(T::default()));
         }
         let value: Option<T> = serde_json::from_slice(&body)
             .map_err(|e| Failure::new(Code::BadRequest, e.to_string()))?;
-        Ok(Perhaps(value.unwrap_or_default()))
+        Ok(OptionalJson(value.unwrap_or_default()))
     }
 }
 
 /// A query.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct QueryParams<T>(pub(super) T);
 
-impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for Asked<T> {
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for QueryParams<T> {
     // Its properties are the parameters, so nothing refers to it.
     const TAKES: Takes = Takes::Query(T::json_schema);
-    async fn read(request: Request) -> Result<Asked<T>, Failure> {
+    async fn read(request: Request) -> Result<QueryParams<T>, Failure> {
         let (mut parts, _) = request.into_parts();
-        Asked::from_request_parts(&mut parts, &()).await
+        QueryParams::from_request_parts(&mut parts, &()).await
     }
 }
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
     type Rejection = Failure;
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked<T>, Failure> {
-        Ok(Asked(Query::from_request_parts(parts, state).await?.0))
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<QueryParams<T>, Failure> {
+        Ok(QueryParams(
+            Query::from_request_parts(parts, state).await?.0,
+        ))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The routes of the API: one table, of which the router and the OpenAPI document are made.
 //!
-//! Invariants: a route only translates: the daemon's [`Service`] decides. What may block does so off the async thread;
-//! whether the daemon lives (`/v1/version`) waits for nothing.
+//! Invariants: a route only translates: the daemon's [`Service`] decides. What may block does so
+//! off the async thread; whether the daemon lives (`/v1/version`) waits for nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,8 @@ use crate::daemon::service::{Job, Service};
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
 use crate::http::route::{
-    Answer, Asked, In, Input as _, Perhaps, Route, Shared, blocking, making, own, route,
+    Answer, Input as _, JsonBody, OptionalJson, QueryParams, Route, Shared, blocking, making, own,
+    route,
 };
 use crate::http::{events, metrics, openapi};
 
@@ -40,7 +41,7 @@ pub(crate) fn all() -> Vec<Route> {
         making(
             "/v1/arrays",
             "Make an array and start it",
-            |s, (), In(asked)| s.create(asked),
+            |s, (), JsonBody(asked)| s.create(asked),
         ),
         route(
             Method::GET,
@@ -52,37 +53,41 @@ pub(crate) fn all() -> Vec<Route> {
             Method::DELETE,
             "/v1/arrays/{name}",
             "Wipe a stopped array's superblocks",
-            |s, name: String, Perhaps(asked): Perhaps<DryRequest>| s.destroy(&name, asked.dry_run),
+            |s, name: String, OptionalJson(asked): OptionalJson<DryRequest>| {
+                s.destroy(&name, asked.dry_run)
+            },
         ),
         route(
             Method::POST,
             "/v1/arrays/{name}/start",
             "Assemble and serve",
-            |s, name: String, In(asked)| s.start(&name, asked),
+            |s, name: String, JsonBody(asked)| s.start(&name, asked),
         ),
         route(
             Method::POST,
             "/v1/arrays/{name}/import",
             "Serve an array of another host, perhaps by another name",
-            |s, name: String, In(asked)| s.import(&name, asked),
+            |s, name: String, JsonBody(asked)| s.import(&name, asked),
         ),
         route(
             Method::POST,
             "/v1/arrays/{name}/stop",
             "Stop cleanly",
-            |s, name: String, Perhaps(asked): Perhaps<DryRequest>| s.stop(&name, asked.dry_run),
+            |s, name: String, OptionalJson(asked): OptionalJson<DryRequest>| {
+                s.stop(&name, asked.dry_run)
+            },
         ),
         route(
             Method::POST,
             "/v1/arrays/{name}/fail",
             "Take out a member",
-            |s, name: String, In(asked)| s.fail(&name, &asked),
+            |s, name: String, JsonBody(asked)| s.fail(&name, &asked),
         ),
         route(
             Method::POST,
             "/v1/arrays/{name}/remove",
             "Forget a member",
-            |s, name: String, In(asked)| s.remove(&name, &asked),
+            |s, name: String, JsonBody(asked)| s.remove(&name, &asked),
         ),
         route(Method::POST, "/v1/arrays/{name}/add", "Add a spare", add),
         route(
@@ -95,49 +100,49 @@ pub(crate) fn all() -> Vec<Route> {
             Method::POST,
             "/v1/arrays/{name}/locate",
             "Switch the light of a member's drive",
-            |s, name: String, In(asked)| s.locate(&name, &asked),
+            |s, name: String, JsonBody(asked)| s.locate(&name, &asked),
         ),
         route(
             Method::POST,
             "/v1/arrays/{name}/reset",
             "Count errors, mismatches and retries from zero again",
-            |s, name: String, In(asked)| s.reset(&name, &asked),
+            |s, name: String, JsonBody(asked)| s.reset(&name, &asked),
         ),
         route(
             Method::POST,
             "/v1/arrays/{name}/grow",
             "Use all that the members have room for",
-            |s, name: String, In(asked)| s.grow(&name, &asked),
+            |s, name: String, JsonBody(asked)| s.grow(&name, &asked),
         ),
         route(
             Method::POST,
             "/v1/arrays/{name}/rename",
             "Give it another name",
-            |s, name: String, In(asked)| s.rename(&name, &asked),
+            |s, name: String, JsonBody(asked)| s.rename(&name, &asked),
         ),
         route(
             Method::POST,
             "/v1/arrays/{name}/restripe",
             "Raise the level, or move data to more data columns",
-            |s, name: String, In(asked)| s.restripe(&name, &asked),
+            |s, name: String, JsonBody(asked)| s.restripe(&name, &asked),
         ),
         route(
             Method::POST,
             "/v1/arrays/{name}/rebuild",
             "Start or stop",
-            |s, name: String, In(asked)| s.job(&name, Job::Rebuild, &asked),
+            |s, name: String, JsonBody(asked)| s.job(&name, Job::Rebuild, &asked),
         ),
         route(
             Method::POST,
             "/v1/arrays/{name}/init",
             "Start or stop the zeroing of what was never written",
-            |s, name: String, In(asked)| s.job(&name, Job::Init, &asked),
+            |s, name: String, JsonBody(asked)| s.job(&name, Job::Init, &asked),
         ),
         route(
             Method::POST,
             "/v1/arrays/{name}/scrub",
             "Start or stop",
-            |s, name: String, In(asked)| s.job(&name, Job::Scrub, &asked),
+            |s, name: String, JsonBody(asked)| s.job(&name, Job::Scrub, &asked),
         ),
         route(
             Method::GET,
@@ -155,19 +160,19 @@ pub(crate) fn all() -> Vec<Route> {
             Method::PATCH,
             "/v1/arrays/{name}/settings",
             "Change settings",
-            |s, name: String, In(asked)| s.set(&name, &asked),
+            |s, name: String, JsonBody(asked)| s.set(&name, &asked),
         ),
         route(
             Method::GET,
             "/v1/arrays/{name}/explain",
             "Where a block lies",
-            |s, name: String, Asked(block): Asked<Block>| s.explain(&name, block.lba),
+            |s, name: String, QueryParams(block): QueryParams<Block>| s.explain(&name, block.lba),
         ),
         route(
             Method::GET,
             "/v1/arrays/{name}/wear",
             "How the drives wear",
-            |s, name: String, Asked(over): Asked<Over>| {
+            |s, name: String, QueryParams(over): QueryParams<Over>| {
                 s.wear(&name, over.since_s.map(Duration::from_secs))
             },
         ),
@@ -186,13 +191,13 @@ pub(crate) fn all() -> Vec<Route> {
         making(
             "/v1/arrays/{name}/volumes",
             "Make a volume",
-            |s, name: String, In(asked)| s.volume_create(&name, asked),
+            |s, name: String, JsonBody(asked)| s.volume_create(&name, asked),
         ),
         route(
             Method::PATCH,
             "/v1/arrays/{name}/volumes/{volume}",
             "Another size or another name for a volume",
-            |s, (name, volume): (String, String), In(asked)| {
+            |s, (name, volume): (String, String), JsonBody(asked)| {
                 s.volume_change(&name, &volume, &asked)
             },
         ),
@@ -200,7 +205,7 @@ pub(crate) fn all() -> Vec<Route> {
             Method::DELETE,
             "/v1/arrays/{name}/volumes/{volume}",
             "Delete a volume",
-            |s, (name, volume): (String, String), In(asked): In<VolumeDeletion>| {
+            |s, (name, volume): (String, String), JsonBody(asked): JsonBody<VolumeDeletion>| {
                 s.volume_delete(&name, &volume, asked.dry_run)
             },
         ),
@@ -208,13 +213,13 @@ pub(crate) fn all() -> Vec<Route> {
             Method::POST,
             "/v1/drives/clean",
             "Wipe what Strake left on devices",
-            |s, (), In(asked)| s.clean(&asked),
+            |s, (), JsonBody(asked)| s.clean(&asked),
         ),
         route(
             Method::POST,
             "/v1/drives/locate",
             "Switch the light of a drive, whatever it is used for",
-            |s, (), In(asked)| s.locate_drive(&asked),
+            |s, (), JsonBody(asked)| s.locate_drive(&asked),
         ),
         route(
             Method::GET,
@@ -226,7 +231,7 @@ pub(crate) fn all() -> Vec<Route> {
             Method::POST,
             "/v1/config/restore",
             "Make arrays of a backup again whose superblocks are lost",
-            |s, (), In(asked)| s.restore(&asked),
+            |s, (), JsonBody(asked)| s.restore(&asked),
         ),
         route(Method::GET, "/v1/pools", "Pools of spares", |s, (), ()| {
             Ok(s.pools().show())
@@ -241,22 +246,22 @@ pub(crate) fn all() -> Vec<Route> {
             Method::POST,
             "/v1/pools/{name}",
             "Make a pool of devices",
-            |s, name: String, In(asked)| s.pool_change(|pools| pools.create(&name, &asked)),
+            |s, name: String, JsonBody(asked)| s.pool_change(|pools| pools.create(&name, &asked)),
         ),
         route(
             Method::POST,
             "/v1/pools/{name}/add",
             "Add devices",
-            |s, name: String, In(asked)| s.pool_change(|pools| pools.add(&name, &asked)),
+            |s, name: String, JsonBody(asked)| s.pool_change(|pools| pools.add(&name, &asked)),
         ),
         route(
             Method::POST,
             "/v1/pools/{name}/remove",
             "Take devices out, all unless some are named",
-            |s, name: String, In(asked)| s.pool_change(|pools| pools.remove(&name, &asked)),
+            |s, name: String, JsonBody(asked)| s.pool_change(|pools| pools.remove(&name, &asked)),
         ),
         Route {
-            takes: Asked::<events::Follow>::TAKES,
+            takes: QueryParams::<events::Follow>::TAKES,
             ..own::<EventJson, _, _>(
                 Method::GET,
                 "/v1/events",
@@ -327,7 +332,7 @@ async fn document() -> Json<Value> {
 fn add(
     service: &Service,
     name: String,
-    In(asked): In<DeviceRequest>,
+    JsonBody(asked): JsonBody<DeviceRequest>,
 ) -> Result<OutcomeJson, Failure> {
     if asked.member.is_some() {
         let found = "add takes no member; replace does";
@@ -339,7 +344,7 @@ fn add(
 fn replace(
     service: &Service,
     name: String,
-    In(asked): In<DeviceRequest>,
+    JsonBody(asked): JsonBody<DeviceRequest>,
 ) -> Result<OutcomeJson, Failure> {
     match (&asked.member, &asked.device) {
         (None, _) => Err(Failure::new(Code::BadRequest, "replace needs a member")),
