@@ -11,7 +11,8 @@
 //! simulator's oracle).
 
 use crate::shard::log_writer::Flight;
-use crate::shard::op::work::{Work, WorkKind};
+use crate::shard::op::kind::Kind;
+use crate::shard::op::work::{ReadWork, Work, WorkKind, WriteWork};
 use crate::shard::op::{Phase, StripeOp};
 use crate::shard::{IoFor, Shard, Starved};
 use crate::units::RegionNo;
@@ -29,23 +30,37 @@ struct Counted<'a> {
     batches: Vec<&'a Flight>,
 }
 
-/// The requests that a piece of work will answer a piece of.
-fn answers(work: &Work, answered: bool, mut each: impl FnMut(usize)) {
-    match &work.kind {
-        WorkKind::Write { pieces, .. } => pieces.iter().for_each(|piece| each(piece.request)),
-        WorkKind::Zero { request, .. } => each(*request),
-        // Of a race the sides answer together.
-        WorkKind::Read {
-            pieces, race: None, ..
-        } if !answered => pieces.iter().for_each(|piece| each(piece.request)),
-        WorkKind::Read { .. } | WorkKind::Step { .. } => {}
+/// The requests of a read that it will answer a piece of: of a race the sides answer together.
+fn of_read(read: &ReadWork, each: impl FnMut(usize)) {
+    let pieces = read.pieces.iter().filter(|_| read.race.is_none());
+    pieces.map(|piece| piece.request).for_each(each);
+}
+
+fn of_write(write: &WriteWork, each: impl FnMut(usize)) {
+    write
+        .pieces
+        .iter()
+        .map(|piece| piece.request)
+        .for_each(each);
+}
+
+/// The requests that an operation will answer a piece of.
+fn of_op(op: &StripeOp, mut each: impl FnMut(usize)) {
+    match &op.kind {
+        Kind::Write(write) => of_write(&write.asked, each),
+        Kind::Zero(zero) => each(zero.asked.request),
+        Kind::Read(read) if !read.answered => of_read(&read.asked, each),
+        Kind::Read(_) | Kind::Step(_) => {}
     }
 }
 
-fn step_of(work: &Work) -> Option<u64> {
-    match work.kind {
-        WorkKind::Step { step, .. } => Some(step),
-        _ => None,
+/// The same of work that waits.
+fn of_work(work: &Work, mut each: impl FnMut(usize)) {
+    match &work.kind {
+        WorkKind::Write(write) => of_write(write, each),
+        WorkKind::Zero(zero) => each(zero.request),
+        WorkKind::Read(read) => of_read(read, each),
+        WorkKind::Step(_) => {}
     }
 }
 
@@ -113,12 +128,10 @@ impl Shard {
         for (_, op) in self.ops.iter() {
             counted.users[region(op.stripe)] += u32::from(op.entered);
             counted.writers[region(op.stripe)] += u32::from(op.gated);
-            answers(&op.work, op.answered, |request| {
-                counted.pieces[request] += 1
-            });
+            of_op(op, |request| counted.pieces[request] += 1);
         }
         for work in self.locks.values().flat_map(|lock| lock.waiting()) {
-            answers(work, false, |request| counted.pieces[request] += 1);
+            of_work(work, |request| counted.pieces[request] += 1);
         }
         for starved in &self.starved {
             if let Starved::Read(read) = starved
@@ -187,7 +200,7 @@ impl Shard {
             );
             let idle = parked || starved || phase == Phase::List;
             ensure!(
-                !(idle && op.holds_buffers() && op.equalized.is_none()),
+                !(idle && op.holds_buffers()),
                 "operation {key} on stripe {stripe} waits with buffers ({phase:?})"
             );
             self.check_writer(key, op)?;
@@ -206,7 +219,7 @@ impl Shard {
 
     /// A write counts as a writer of its region from before its first member I/O until it is over.
     fn check_writer(&self, key: usize, op: &StripeOp) -> Result<(), String> {
-        let writes = matches!(op.work.kind, WorkKind::Write { .. } | WorkKind::Zero { .. });
+        let writes = op.kind.changes_data();
         let begun = matches!(op.phase, Phase::Logging | Phase::LogView | Phase::Writing);
         ensure!(
             !(writes && begun) || op.gated,
@@ -290,11 +303,15 @@ impl Shard {
 
     /// Steps of jobs (`job`).
     fn check_steps(&self) -> Result<(), String> {
-        let at_work = self.ops.iter().map(|(_, op)| &op.work);
+        let at_work = self.ops.iter().filter_map(|(_, op)| op.kind.step());
         let waiting = self.locks.values().flat_map(|lock| lock.waiting());
+        let waiting = waiting.filter_map(|work| match work.kind {
+            WorkKind::Step(step) => Some(step),
+            _ => None,
+        });
         let steps: Vec<u64> = match self.steps.is_empty() {
             true => return Ok(()),
-            false => at_work.chain(waiting).filter_map(step_of).collect(),
+            false => at_work.chain(waiting).map(|step| step.step).collect(),
         };
         for run in &self.steps {
             let count = steps.iter().filter(|&&step| step == run.step()).count();

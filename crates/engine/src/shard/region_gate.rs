@@ -13,7 +13,7 @@
 use crate::canary::{self, Canary};
 use crate::proto::*;
 use crate::shard::Shard;
-use crate::shard::op::work::WorkKind;
+use crate::shard::op::kind::Kind;
 use crate::shard::op::{Phase, StripeOp};
 use crate::units::*;
 
@@ -168,9 +168,9 @@ impl Shard {
 
     /// Whether a write that waits for its region may read meanwhile: one round of waiting less.
     pub(crate) fn starts_early(&self, op: &StripeOp) -> bool {
-        let write = matches!(op.work.kind, WorkKind::Write { .. });
+        let hasty = matches!(&op.kind, Kind::Write(write) if !write.patient);
         let gate = &self.gates[self.region(op.stripe).0 as usize];
-        write && !op.patient && gate.opens_as_it_is() && self.starved.is_empty()
+        hasty && gate.opens_as_it_is() && self.starved.is_empty()
     }
 
     /// True if an operation that has read early may write now. Otherwise it waits, or begins again.
@@ -210,7 +210,10 @@ impl Shard {
     pub(crate) fn back_to_gate(&mut self, key: usize) {
         let op = &mut self.ops[key];
         op.drop_buffers();
-        (op.entered, op.patient, op.phase) = (false, true, Phase::Gate);
+        (op.entered, op.phase) = (false, Phase::Gate);
+        if let Kind::Write(write) = &mut op.kind {
+            write.patient = true;
+        }
         let region = self.region(self.ops[key].stripe);
         self.leave_region(region, false);
         self.start_op(key);

@@ -21,7 +21,7 @@ use std::ops::Range;
 use crate::canary::{self, Canary};
 use crate::proto::*;
 use crate::shard::Shard;
-use crate::shard::op::work::WorkKind;
+use crate::shard::op::kind::Kind;
 use crate::units::*;
 
 /// Regions that a shard follows at once.
@@ -134,21 +134,21 @@ impl Shard {
     pub(crate) fn note_zeroed(&mut self, key: usize, failed: bool) {
         let op = &self.ops[key];
         // The case of every other operation of an array where nothing is zeroed.
-        if self.zero_tracker.regions.is_empty() && (failed || !op.work.only_zeros()) {
+        if self.zero_tracker.regions.is_empty() && (failed || !op.kind.only_zeros()) {
             return;
         }
         let (stripe, region) = (op.stripe, self.region(op.stripe));
         let strip = self.geometry.strip;
         let mut zeroed: Vec<Range<u64>> = Vec::new();
-        match &op.work.kind {
-            WorkKind::Write { pieces, .. } => {
-                let zeros = !failed && op.work.only_zeros();
+        match &op.kind {
+            Kind::Write(write) => {
+                let zeros = !failed && op.kind.only_zeros();
                 let of = |column: usize, from: u64| column as u64 * strip + from;
-                let parts = pieces.iter().filter(|_| zeros);
+                let parts = write.asked.pieces.iter().filter(|_| zeros);
                 zeroed.extend(parts.map(|p| of(p.column, p.lo)..of(p.column, p.hi)));
             }
-            WorkKind::Zero { .. } => {
-                let (lo, hi) = (op.work.lo, op.work.hi);
+            Kind::Zero(_) => {
+                let (lo, hi) = (op.lo, op.hi);
                 let k = self.shape(stripe).k as u64;
                 let whole = (lo, hi) == (0, strip);
                 match whole {
@@ -159,7 +159,7 @@ impl Shard {
                     zeroed.clear();
                 }
             }
-            WorkKind::Read { .. } | WorkKind::Step { .. } => return,
+            Kind::Read(_) | Kind::Step(_) => return,
         }
         if zeroed.is_empty() {
             let known = self.zero_tracker.regions.get_mut(&region);

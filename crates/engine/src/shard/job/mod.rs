@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use crate::proto::*;
 use crate::shard::Shard;
 use crate::shard::op::StripeOp;
+use crate::shard::op::kind::StepOp;
 use crate::shard::op::work::Work;
 use crate::stats::histogram::Histogram;
 use crate::units::*;
@@ -144,21 +145,22 @@ impl Shard {
         runs.any(|run| run.step.step == step && run.next <= stripe.0)
     }
 
-    pub(crate) fn step_stripe_done(&mut self, step: u64, unreadable: bool, op: &StripeOp) {
-        self.write_order.leave(step, op.stripe);
+    pub(crate) fn step_stripe_done(&mut self, step: &StepOp, unreadable: bool, op: &StripeOp) {
+        let no = step.asked.step;
+        self.write_order.leave(no, op.stripe);
         let at = self
             .steps
             .iter()
-            .position(|run| run.step.step == step)
+            .position(|run| run.step.step == no)
             .expect("a step stays until its stripes are done");
         let run = &mut self.steps[at];
         run.at_work -= 1;
         run.outcome.stripes += 1;
         run.outcome.unreadable += u64::from(unreadable);
-        run.outcome.inconsistent += u64::from(op.found_inconsistent);
+        run.outcome.inconsistent += u64::from(step.found_inconsistent);
         let clear = op.findings.iter().all(|found| !found.corrupt.is_empty());
-        run.outcome.located += u64::from(op.found_inconsistent && clear);
-        run.outcome.skipped += u64::from(op.skipped);
+        run.outcome.located += u64::from(step.found_inconsistent && clear);
+        run.outcome.skipped += u64::from(step.skipped);
         self.feed_steps();
     }
 

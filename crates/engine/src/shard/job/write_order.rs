@@ -21,7 +21,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::proto::{ShardOutput, StepKind, WriteToken};
 use crate::shard::op::Phase;
-use crate::shard::op::work::WorkKind;
 use crate::shard::{Shard, Starved};
 use crate::units::{ShardNo, StripeNo, Time};
 
@@ -97,11 +96,8 @@ impl Shard {
 
     fn place(&self, key: usize) -> Option<Place> {
         let op = &self.ops[key];
-        let rebuild = StepKind::Rebuild;
-        match &op.work.kind {
-            WorkKind::Step { step, kind, .. } if *kind == rebuild => Some((*step, op.stripe)),
-            _ => None,
-        }
+        let step = op.kind.step()?;
+        (step.kind == StepKind::Rebuild).then_some((step.step, op.stripe))
     }
 
     /// True if the stripe must wait for the token.

@@ -17,6 +17,7 @@
 //! Invariant: nothing is computed from a column that is lost or that failed to read in this
 //! operation.
 
+pub(crate) mod kind;
 pub(crate) mod narrow;
 pub(crate) mod queue;
 mod read;
@@ -34,10 +35,11 @@ use crate::geometry::column_set::Columns;
 use crate::mem::buffer::{Buf, Slice};
 use crate::mem::list::{List, listed};
 use crate::proto::*;
+use crate::shard::op::kind::Kind;
 use crate::shard::op::narrow::Narrow;
 use crate::shard::op::salvage::Salvage;
 use crate::shard::op::scrub::Found;
-use crate::shard::op::work::{Bad, ReadPiece, ReadPieces, Work, WorkKind};
+use crate::shard::op::work::{Bad, ReadPiece, ReadPieces, StepWork, Work, WorkKind};
 use crate::shard::{IoFor, Shard, Starved};
 use crate::stripe::log_records::NewContent;
 use crate::stripe::write_plan::{Extra, Reads, WritePlan};
@@ -92,7 +94,10 @@ impl Put {
 /// An operation at work on one run of one stripe.
 pub(crate) struct StripeOp {
     pub(crate) stripe: StripeNo,
-    pub(crate) work: Work,
+    /// The run: bytes of every strip.
+    pub(crate) lo: u64,
+    pub(crate) hi: u64,
+    pub(crate) kind: Kind,
     /// When it had all that it needs, and its I/O began.
     pub(crate) began: Option<Time>,
     pub(crate) phase: Phase,
@@ -117,12 +122,6 @@ pub(crate) struct StripeOp {
     /// Counted as a user of its region, and as a writer there.
     pub(crate) entered: bool,
     pub(crate) gated: bool,
-    /// A write that reads nothing before its region is open.
-    pub(crate) patient: bool,
-    /// A step's stripe in a region that was given back.
-    pub(crate) skipped: bool,
-    pub(crate) error: Option<RequestError>,
-    pub(crate) found_inconsistent: bool,
     /// What a scrub found.
     pub(crate) findings: Vec<Found>,
     /// Columns that could not be read when the plan was made.
@@ -131,12 +130,6 @@ pub(crate) struct StripeOp {
     pub(crate) healed: Columns,
     /// Parity columns that had a member when the plan was made.
     pub(crate) parity: Columns,
-    /// A read's answer is out; what is left is the repair.
-    pub(crate) answered: bool,
-    /// A read's answer, once all copies hold it.
-    pub(crate) equalized: Option<Slice>,
-    /// Incoming members that this rebuild writes.
-    pub(crate) targets: Vec<DeviceId>,
     /// Columns whose medium failed are read again in parts, and what came of it.
     pub(crate) narrow: Option<Box<Narrow>>,
     /// The run is being gone through again, block by block; and how often that was begun.
@@ -161,7 +154,9 @@ impl StripeOp {
     pub(crate) fn idle() -> StripeOp {
         StripeOp {
             stripe: StripeNo(0),
-            work: Work::nothing(),
+            lo: 0,
+            hi: 0,
+            kind: Kind::nothing(),
             began: None,
             phase: Phase::Gate,
             pending: 0,
@@ -177,17 +172,10 @@ impl StripeOp {
             failed: Vec::new(),
             entered: false,
             gated: false,
-            patient: false,
-            skipped: false,
-            error: None,
-            found_inconsistent: false,
             findings: Vec::new(),
             lost: Columns::default(),
             healed: Columns::default(),
             parity: Columns::default(),
-            answered: false,
-            equalized: None,
-            targets: Vec::new(),
             narrow: None,
             salvage: None,
             salvages: 0,
@@ -203,12 +191,14 @@ impl StripeOp {
     /// Begins, in memory of one that is over.
     pub(crate) fn begin(&mut self, stripe: StripeNo, work: Work) {
         let (bad, heal) = match &work.kind {
-            WorkKind::Read { avoid, heal, .. } => (avoid.clone(), *heal),
+            WorkKind::Read(read) => (read.avoid.clone(), read.heal),
             _ => (Vec::new(), Columns::default()),
         };
         *self = StripeOp {
             stripe,
-            work,
+            lo: work.lo,
+            hi: work.hi,
+            kind: Kind::of(work.kind),
             bad,
             heal,
             bufs: std::mem::take(&mut self.bufs),
@@ -222,8 +212,8 @@ impl StripeOp {
     pub(crate) fn end(&mut self) {
         self.drop_buffers();
         self.columns.clear();
-        (self.equalized, self.salvage, self.narrow) = (None, None, None);
-        self.work = Work::nothing();
+        (self.salvage, self.narrow) = (None, None);
+        self.kind = Kind::nothing();
     }
 
     /// The view concerns it: it waits for one, or for a list that an array which has failed does
@@ -234,16 +224,11 @@ impl StripeOp {
 
     /// A write that has begun to read, in a region that is not open yet.
     pub(crate) fn reads_early(&self) -> bool {
-        let write = matches!(self.work.kind, WorkKind::Write { .. });
-        write && self.entered && !self.gated
+        self.kind.is_write() && self.entered && !self.gated
     }
 
     /// Something of it may be in the logs or in place.
     pub(crate) fn began(&self) -> bool {
-        let write = matches!(
-            self.work.kind,
-            WorkKind::Write { .. } | WorkKind::Zero { .. }
-        );
         let phases = [
             Phase::Logging,
             Phase::Writing,
@@ -251,25 +236,30 @@ impl StripeOp {
             Phase::LogView,
             Phase::List,
         ];
-        write && phases.contains(&self.phase)
+        self.kind.changes_data() && phases.contains(&self.phase)
     }
 
     /// What could not be read before this read waited for its turn may have been rewritten by what
     /// went before it. True if there was such a thing: it is worth another try, once.
     fn forget_avoided(&mut self) -> bool {
-        let WorkKind::Read { avoid, .. } = &mut self.work.kind else {
+        let Kind::Read(read) = &mut self.kind else {
             return false;
         };
-        let avoided = std::mem::take(avoid);
+        let avoided = std::mem::take(&mut read.asked.avoid);
         self.bad.retain(|bad| !avoided.contains(bad));
         let columns = avoided.iter().fold(0, |all, (column, _)| all | 1 << column);
         self.heal = Columns(self.heal.0 & !columns);
         !avoided.is_empty()
     }
 
+    /// Something is wrong with the stripe of a step.
+    pub(crate) fn found_inconsistent(&self) -> bool {
+        matches!(&self.kind, Kind::Step(step) if step.found_inconsistent)
+    }
+
     /// It holds buffers of the pool, or the user's.
     pub(crate) fn holds_buffers(&self) -> bool {
-        let content = self.columns.iter().any(Option::is_some) || self.equalized.is_some();
+        let content = self.columns.iter().any(Option::is_some);
         content || !self.bufs.is_empty() || !self.puts.is_empty()
     }
 
@@ -289,12 +279,12 @@ impl Shard {
             return self.finish_op(key, None);
         }
         let op = &self.ops[key];
-        let gated = matches!(op.work.kind, WorkKind::Write { .. } | WorkKind::Zero { .. });
+        let gated = op.kind.changes_data();
         let region = self.region(op.stripe);
         if !gated && self.gates[region.0 as usize].unwritten() {
             return self.pass_over(key);
         }
-        if op.work.only_zeros() && self.gates[region.0 as usize].unwritten() {
+        if op.kind.only_zeros() && self.gates[region.0 as usize].unwritten() {
             // It reads as zeros already, and did not when this was asked for.
             return self.finish_op(key, None);
         }
@@ -355,14 +345,7 @@ impl Shard {
         if self.whole && op.bad.is_empty() {
             return lost;
         }
-        let kind = &op.work.kind;
-        let scrub = matches!(
-            kind,
-            WorkKind::Step {
-                kind: StepKind::Scrub(_),
-                ..
-            }
-        );
+        let scrub = op.kind.is_scrub();
         for column in 0..self.width(op.stripe) {
             // A scrub neither judges members that are being rebuilt nor judges by them.
             let source = match scrub {
@@ -392,11 +375,11 @@ impl Shard {
             };
         }
         let (lost, stripe) = (self.lost(op), op.stripe);
-        let planned = match &op.work.kind {
-            WorkKind::Write { pieces, .. } => self.plan_write(op, pieces, lost),
-            WorkKind::Read { pieces, .. } => self.plan_read(op, pieces, lost),
-            WorkKind::Zero { .. } => Some((WritePlan::Full, Reads::new(), Extra::default())),
-            WorkKind::Step { kind, .. } => self.plan_step(op, *kind, lost),
+        let planned = match &op.kind {
+            Kind::Write(write) => self.plan_write(op, &write.asked.pieces, lost),
+            Kind::Read(read) => self.plan_read(op, &read.asked, lost),
+            Kind::Zero(_) => Some((WritePlan::Full, Reads::new(), Extra::default())),
+            Kind::Step(step) => self.plan_step(op, step.asked.kind, lost),
         };
         let Some((plan, reads, extra)) = planned else {
             return self.no_plan(key);
@@ -409,15 +392,17 @@ impl Shard {
         (k..width)
             .filter(|&c| self.has_target(stripe, c))
             .for_each(|c| parity.add(c));
-        let targets = self
-            .unbuilt(stripe)
-            .into_iter()
-            .map(|(_, t)| t.device)
-            .collect();
+        let unbuilt = match self.ops[key].kind.step() {
+            Some(_) => self.unbuilt(stripe),
+            None => Vec::new(),
+        };
         let op = &mut self.ops[key];
+        if let Kind::Step(step) = &mut op.kind {
+            step.targets = unbuilt.into_iter().map(|(_, t)| t.device).collect();
+        }
         (op.plan, op.lost, op.read_failed) = (plan, lost, false);
         op.view = self.view.version;
-        (op.parity, op.targets) = (parity, targets);
+        op.parity = parity;
         self.want(key, reads, extra);
     }
 
@@ -461,7 +446,7 @@ impl Shard {
     pub(crate) fn parks(&mut self, key: usize) -> bool {
         let op = &mut self.ops[key];
         op.drop_buffers();
-        let (stripe, reads) = (op.stripe, matches!(op.work.kind, WorkKind::Read { .. }));
+        let (stripe, reads) = (op.stripe, op.kind.is_read());
         reads && self.park(key, self.region(stripe))
     }
 
@@ -595,16 +580,16 @@ impl Shard {
             return self.prepare(key);
         }
         self.ops[key].phase = Phase::Writing;
-        match &self.ops[key].work.kind {
-            WorkKind::Write { .. } => self.compute_write(key),
-            WorkKind::Read { equalize: true, .. } => self.compute_equalized(key),
-            WorkKind::Read { .. } => self.compute_read(key),
-            WorkKind::Zero { fua, .. } => {
-                let fua = *fua;
+        match &self.ops[key].kind {
+            Kind::Write(_) => self.compute_write(key),
+            Kind::Read(read) if read.asked.equalize => self.compute_equalized(key),
+            Kind::Read(_) => self.compute_read(key),
+            Kind::Zero(zero) => {
+                let fua = zero.asked.fua;
                 self.compute_zero(key, fua);
             }
-            WorkKind::Step { step, kind, .. } => {
-                let (step, kind) = (*step, *kind);
+            Kind::Step(step) => {
+                let StepWork { step, kind } = step.asked;
                 self.write_order.leave(step, self.ops[key].stripe);
                 self.compute_step(key, kind);
             }
@@ -796,7 +781,10 @@ impl Shard {
             return self.salvage_written(key);
         }
         if still.is_empty() {
-            let error = self.ops[key].error;
+            let error = match &self.ops[key].kind {
+                Kind::Zero(zero) => zero.refused,
+                _ => None,
+            };
             if error.is_none() && self.unlists(key) {
                 return;
             }
@@ -816,46 +804,48 @@ impl Shard {
     /// The operation is over: answers, lets the region and the stripe go.
     pub(crate) fn finish_op(&mut self, key: usize, error: Option<RequestError>) {
         self.note_zeroed(key, error.is_some());
-        let mut op = self.retire(key);
+        let op = self.retire(key);
         let result = match error {
             Some(error) => Err(error),
             None => Ok(()),
         };
-        match &op.work.kind {
-            WorkKind::Write { pieces, .. } => {
-                for piece in pieces {
+        match &op.kind {
+            Kind::Write(write) => {
+                for piece in &write.asked.pieces {
                     self.finish_part(piece.request, None, result);
                 }
             }
-            WorkKind::Zero { request, .. } => self.finish_part(*request, None, result),
-            WorkKind::Read { pieces, race, .. } => {
-                if let (Some(slice), Ok(())) = (op.equalized.take(), result) {
+            Kind::Zero(zero) => self.finish_part(zero.asked.request, None, result),
+            Kind::Read(read) => {
+                let (pieces, race) = (&read.asked.pieces, read.asked.race);
+                if let (Some(slice), Ok(())) = (&read.equalized, result) {
                     for piece in pieces {
                         self.finish_read(piece, slice.clone(), op.stripe);
                     }
-                } else if !op.answered && race.is_none() {
+                } else if !read.answered && race.is_none() {
                     // One that could be computed was answered before its repair was written.
                     let result = result.and(Err(RequestError::Unreadable));
                     self.fail_read(op.stripe, pieces, result);
                 }
-                self.side_ends(*race, error);
+                self.side_ends(race, error);
             }
-            WorkKind::Step { step, kind, .. } => {
+            Kind::Step(step) => {
+                let kind = step.asked.kind;
                 // Resync and scrub leave the strips of incoming members as they are.
-                let rebuilt = *kind == StepKind::Rebuild && error.is_none() && !op.skipped;
-                for &target in op.targets.iter().filter(|_| rebuilt) {
+                let rebuilt = kind == StepKind::Rebuild && error.is_none() && !step.skipped;
+                for &target in step.targets.iter().filter(|_| rebuilt) {
                     self.mark_rebuilt(op.stripe, target);
                 }
-                match (*kind, error) {
+                match (kind, error) {
                     (StepKind::Scrub(mode), None) => self.say_findings(&op, 0, mode),
                     (StepKind::Rebuild, None) => self.say_findings(&op, 0, ScrubMode::Check),
                     _ => {}
                 }
-                self.step_stripe_done(*step, error.is_some(), &op);
+                self.step_stripe_done(step, error.is_some(), &op);
             }
         }
         if error.is_none() {
-            self.say_repaired(op.stripe, op.healed, op.work.lo, op.work.hi);
+            self.say_repaired(op.stripe, op.healed, op.lo, op.hi);
         }
         self.ops.over(op);
     }

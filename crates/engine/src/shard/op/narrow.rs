@@ -57,7 +57,7 @@ impl StripeOp {
 
     /// Lays over what was computed of a column what could be read of it.
     pub(crate) fn keep_read(&self, column: usize, computed: &mut Buf, len: usize) {
-        let (lo, hi) = (self.work.lo, self.work.hi);
+        let (lo, hi) = (self.lo, self.hi);
         // A salvage computes single blocks, which cannot be read.
         let whole = self.salvage.is_none() && len as u64 == hi - lo;
         let Some(narrow) = self.narrow.as_ref().filter(|_| whole) else {
@@ -77,7 +77,7 @@ impl Shard {
     pub(crate) fn begin_to_narrow(&mut self, key: usize) -> bool {
         let block = self.geometry.block;
         let op = &mut self.ops[key];
-        if op.heal.is_empty() || op.work.hi - op.work.lo <= block || op.work.shared() {
+        if op.heal.is_empty() || op.hi - op.lo <= block || op.kind.shared() {
             return false;
         }
         if canary::hit(Canary::RunComputed) || self.is_hedge(key) {
@@ -104,7 +104,7 @@ impl Shard {
             self.back_to_gate(key);
             return true;
         }
-        let (lo, hi) = (op.work.lo, op.work.hi);
+        let (lo, hi) = (op.lo, op.hi);
         narrow.done = narrow.done.with(fresh);
         for column in fresh.each() {
             narrow.halve(Part { column, lo, hi }, block);

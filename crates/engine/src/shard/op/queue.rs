@@ -14,6 +14,7 @@ use crate::canary::{self, Canary};
 use crate::mem::list::{List, listed};
 use crate::shard::Shard;
 use crate::shard::op::StripeOp;
+use crate::shard::op::kind::Kind;
 use crate::shard::op::table::Ops;
 use crate::shard::op::work::Work;
 use crate::units::*;
@@ -67,9 +68,9 @@ impl Lock {
                 ops.contains(op) && ops[op].stripe == stripe,
                 "stripe {stripe_no} holds {lo}..{hi} for operation {op}, which is not at work there"
             );
-            let work = &ops[op].work;
+            let work = &ops[op];
             ensure!(
-                (work.lo, work.hi, work.shared()) == (lo, hi, shared),
+                (work.lo, work.hi, work.kind.shared()) == (lo, hi, shared),
                 "operation {op} works on {}..{} of stripe {stripe_no} and holds {lo}..{hi}",
                 work.lo,
                 work.hi
@@ -178,7 +179,8 @@ impl Shard {
     pub(crate) fn retire(&mut self, op: usize) -> Box<StripeOp> {
         let done = self.ops.remove(op);
         if let Some(began) = done.began
-            && done.work.streamed_bytes().is_some()
+            && let Kind::Write(write) = &done.kind
+            && write.asked.streamed_bytes().is_some()
         {
             self.streams.took(self.now.since(began));
         }

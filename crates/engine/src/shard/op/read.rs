@@ -22,7 +22,8 @@ use crate::mem::list::{Brief, List, listed};
 use crate::proto::ScrubMode;
 use crate::shard::Shard;
 use crate::shard::op::StripeOp;
-use crate::shard::op::work::{ReadPiece, Work, WorkKind};
+use crate::shard::op::kind::Kind;
+use crate::shard::op::work::{ReadPiece, ReadWork, Work};
 use crate::stripe::write_plan::WritePlan;
 use crate::stripe::write_plan::{Extra, Planned, Reads, available};
 use crate::units::StripeNo;
@@ -49,10 +50,12 @@ impl Shard {
     /// there.
     pub(crate) fn pass_over(&mut self, key: usize) {
         let op = &mut self.ops[key];
-        op.skipped = true;
-        if let WorkKind::Read { pieces, race, .. } = &op.work.kind {
-            op.answered = true;
-            let (mut pieces, race) = (pieces.clone(), *race);
+        if let Kind::Step(step) = &mut op.kind {
+            step.skipped = true;
+        }
+        if let Kind::Read(read) = &mut op.kind {
+            read.answered = true;
+            let (mut pieces, race) = (read.asked.pieces.clone(), read.asked.race);
             let claims = self.claims(race);
             for piece in pieces.drain().filter(|_| claims) {
                 let zeros = self.zeros_of(piece.hi - piece.lo);
@@ -65,16 +68,16 @@ impl Shard {
     pub(crate) fn plan_read(
         &self,
         op: &StripeOp,
-        pieces: &[ReadPiece],
+        asked: &ReadWork,
         lost: Columns,
     ) -> Option<Planned> {
-        let (lo, hi) = (op.work.lo, op.work.hi);
-        if matches!(op.work.kind, WorkKind::Read { equalize: true, .. }) {
+        let (lo, hi, pieces) = (op.lo, op.hi, &asked.pieces[..]);
+        if asked.equalize {
             let copies = available(self.width(op.stripe), lost);
             let reads: Reads = copies.iter().map(|&c| (c, lo, hi)).collect();
             return (!reads.is_empty()).then_some((WritePlan::Full, reads, Extra::default()));
         }
-        let hedge = op.work.race().is_some_and(|side| side.hedge);
+        let hedge = asked.race.is_some_and(|side| side.hedge);
         if hedge && !self.parity_answers(op.stripe) {
             return None;
         }
@@ -82,7 +85,7 @@ impl Shard {
         let wanted = self.to_decode(op, pieces, lost);
         let there = |c: &usize| !wanted.has(*c);
         let mut reads: Columns = pieces.iter().map(|p| p.column).filter(there).collect();
-        let checks = !op.work.shared() && self.checks_sources(op.stripe, lost);
+        let checks = !asked.shared() && self.checks_sources(op.stripe, lost);
         let plan = match wanted.is_empty() {
             true => WritePlan::Full,
             false if !trusted => return None,
@@ -158,8 +161,11 @@ impl Shard {
         let differ: Vec<usize> = (0..op.columns.len())
             .filter(|&c| !same(&op.columns[c]))
             .collect();
-        (op.equalized, op.healed) = (Some(slice.clone()), op.heal);
-        let lo = op.work.lo;
+        op.healed = op.heal;
+        if let Kind::Read(read) = &mut op.kind {
+            read.equalized = Some(slice.clone());
+        }
+        let lo = op.lo;
         for column in differ {
             self.write_column(key, column, lo, slice.clone(), true);
         }
@@ -168,21 +174,18 @@ impl Shard {
     pub(crate) fn compute_read(&mut self, key: usize) {
         let mut op = self.ops.take(key);
         let lost = op.lost;
-        let WorkKind::Read {
-            ref pieces, race, ..
-        } = op.work.kind
-        else {
+        let Kind::Read(read) = &op.kind else {
             unreachable!("only for reads")
         };
-        let pieces = pieces.clone();
+        let (pieces, race) = (read.asked.pieces.clone(), read.asked.race);
         // Only the exclusive form may write: a read that met its first bad sector here comes again
         // as one.
-        let exclusive = !op.work.shared();
+        let exclusive = !op.kind.shared();
         if op.plan == WritePlan::Decode {
             let wanted = self.to_decode(&op, &pieces, lost);
             if exclusive && !op.heal.is_empty() {
                 self.judge_sources(&mut op, lost);
-                self.say_findings(&op, op.work.lo, ScrubMode::Check);
+                self.say_findings(&op, op.lo, ScrubMode::Check);
             }
             self.decode_into(&mut op, lost, wanted);
         }
@@ -192,7 +195,7 @@ impl Shard {
                 let whole = op.columns[piece.column].as_ref();
                 let from = match canary::hit(Canary::NeighbourAnswers) {
                     true => 0,
-                    false => (piece.lo - op.work.lo) as usize,
+                    false => (piece.lo - op.lo) as usize,
                 };
                 let slice = whole.expect("read or decoded");
                 (*piece, slice.part(from, (piece.hi - piece.lo) as usize))
@@ -203,7 +206,7 @@ impl Shard {
             .filter(|&c| clear && op.heal.has(c))
             .filter_map(|c| op.columns[c].clone().map(|s| (c, s)))
             .collect();
-        let (stripe, lo, hi, found) = (op.stripe, op.work.lo, op.work.hi, op.heal);
+        let (stripe, lo, hi, found) = (op.stripe, op.lo, op.hi, op.heal);
         self.ops.put_back(key, op);
         if !exclusive && !found.is_empty() {
             let bad = std::mem::take(&mut self.ops[key].bad);
@@ -212,7 +215,9 @@ impl Shard {
             let work = Work::read(pieces, lo, hi, bad).healing(found);
             return self.enqueue(stripe, work.racing(race));
         }
-        self.ops[key].answered = true;
+        if let Kind::Read(read) = &mut self.ops[key].kind {
+            read.answered = true;
+        }
         if exclusive {
             for (column, slice) in healed {
                 self.ops[key].healed.add(column);

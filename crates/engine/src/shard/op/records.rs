@@ -113,7 +113,7 @@ impl Shard {
                 (intent, self.without_member(stripe, part.written))
             })
             .collect();
-        let lo = op.work.lo;
+        let lo = op.lo;
         intents
             .iter()
             .for_each(|(intent, _)| self.logs.sums.lend(&intent.checksums));
@@ -189,7 +189,7 @@ impl Shard {
         (0..k)
             .filter(|&c| part.written.has(c))
             .for_each(|c| sums(new.column(c, part).bytes(), checksums));
-        let from = (part.lo - op.work.lo) as usize;
+        let from = (part.lo - op.lo) as usize;
         for (j, parity) in new.parity.iter().enumerate() {
             match parity {
                 // The first parity is the sum of the data.

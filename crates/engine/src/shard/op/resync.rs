@@ -11,7 +11,7 @@ use crate::geometry::column_set::Columns;
 use crate::mem::buffer::{Buf, Slice};
 use crate::proto::*;
 use crate::shard::Shard;
-use crate::shard::op::work::WorkKind;
+use crate::shard::op::kind::Kind;
 use crate::shard::op::{Put, StripeOp};
 use crate::stripe::write_plan::WritePlan;
 use crate::stripe::write_plan::{Extra, Planned, Reads, available};
@@ -106,8 +106,8 @@ impl Shard {
     /// once, and what it computes goes back to the members alone: on members that move data by
     /// themselves no CPU has seen it, nor will.
     pub(crate) fn heat(&self, op: &StripeOp) -> Heat {
-        match op.work.kind {
-            WorkKind::Step { .. } if self.view.dma => Heat::Cold,
+        match op.kind {
+            Kind::Step(_) if self.view.dma => Heat::Cold,
             _ => Heat::Warm,
         }
     }
@@ -116,8 +116,9 @@ impl Shard {
         let (stripe, lost) = (self.ops[key].stripe, self.ops[key].lost);
         // A member that came after the plan was made waits for a step of its own.
         let mut targets = self.unbuilt(stripe);
-        let planned = &self.ops[key].targets;
-        targets.retain(|(_, target)| planned.contains(&target.device));
+        if let Kind::Step(step) = &self.ops[key].kind {
+            targets.retain(|(_, target)| step.targets.contains(&target.device));
+        }
         let mut op = self.ops.take(key);
         let (heal, columns) = (op.heal, &op.columns);
         let computed = targets.iter().map(|t| t.0);
@@ -159,7 +160,7 @@ impl Shard {
         }
         self.judge(op, &locator);
         self.mend_named(op, lost);
-        op.found_inconsistent = !op.findings.is_empty();
+        op.kind.note_inconsistent(!op.findings.is_empty());
     }
 
     /// Redundancy is left where the `lost` columns are computed: what they are computed from is checked
@@ -202,10 +203,11 @@ impl Shard {
             .map(|buf| &mut buf.bytes_mut()[..strip])
             .collect();
         self.code(stripe).generate_rows(&rows, &data, &mut outputs);
+        let mut untrue = op.found_inconsistent();
         for (&j, buf) in rows.iter().zip(expected) {
             let stored = op.columns[k + j].as_ref();
             if stored.is_none_or(|stored| stored.bytes() != &buf.bytes()[..strip]) {
-                op.found_inconsistent |= stored.is_some();
+                untrue |= stored.is_some();
                 op.puts.push(Put::of(k + j, 0, Slice::new(buf, 0, strip)));
             }
         }
@@ -215,16 +217,11 @@ impl Shard {
         op.puts.extend(healed);
         // From now on any copy of a mirror may answer (see `read`).
         // Nor is an undecided region closed and flushed before its page says that it is decided.
-        let accepts = matches!(
-            op.work.kind,
-            WorkKind::Step {
-                kind: StepKind::Accept,
-                ..
-            }
-        );
+        let step = op.kind.step();
+        let accepts = step.is_some_and(|step| step.kind == StepKind::Accept);
         let early = canary::hit(Canary::DecidedEarly);
         op.fua = self.geometry.mirrored() || accepts && !early;
-        let untrue = op.found_inconsistent;
+        op.kind.note_inconsistent(untrue);
         self.ops.put_back(key, op);
         match untrue {
             // A write that took the parity for true may have a record.

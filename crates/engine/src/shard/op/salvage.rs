@@ -27,8 +27,9 @@ use crate::geometry::{Shape, StripPart};
 use crate::mem::buffer::Slice;
 use crate::proto::*;
 use crate::shard::Shard;
+use crate::shard::op::kind::Kind;
 use crate::shard::op::scrub::Found;
-use crate::shard::op::work::{Bad, ReadPiece, Work, WorkKind};
+use crate::shard::op::work::{Bad, ReadPiece, Work};
 use crate::shard::op::{Phase, StripeOp};
 use crate::stripe::write_plan::{Extra, Reads};
 use crate::units::*;
@@ -60,14 +61,7 @@ impl Shard {
     /// The operation cannot be planned: finds out why, or gives it up.
     pub(crate) fn begin_salvage(&mut self, key: usize) {
         let op = &self.ops[key];
-        let scrub = matches!(
-            op.work.kind,
-            WorkKind::Step {
-                kind: StepKind::Scrub(_),
-                ..
-            }
-        );
-        let reads = matches!(op.work.kind, WorkKind::Read { .. });
+        let (scrub, reads) = (op.kind.is_scrub(), op.kind.is_read());
         let media = |&(column, _): &Bad| op.heal.has(column);
         let silent = |bad: &Bad| !media(bad) && self.in_view(bad.1);
         if scrub || op.salvages == ROUNDS {
@@ -82,7 +76,7 @@ impl Shard {
             }
             return self.finish_op(key, Some(RequestError::Unreadable));
         }
-        if op.work.shared() {
+        if op.kind.shared() {
             return self.read_alone(key);
         }
         let op = &mut self.ops[key];
@@ -90,7 +84,7 @@ impl Shard {
         // They are looked at again; what else failed stays so.
         let heal = std::mem::take(&mut op.heal);
         op.bad.retain(|&(column, _)| !heal.has(column));
-        let todo = vec![(op.work.lo, op.work.hi)];
+        let todo = vec![(op.lo, op.hi)];
         op.narrow = None;
         op.salvage = Some(Salvage {
             todo,
@@ -115,11 +109,11 @@ impl Shard {
     /// Only an operation that holds its range alone may write back: the read comes again as one.
     fn read_alone(&mut self, key: usize) {
         let op = *self.retire(key);
-        let WorkKind::Read { pieces, race, .. } = op.work.kind else {
+        let Kind::Read(read) = op.kind else {
             unreachable!("only reads share")
         };
-        let work = Work::read(pieces, op.work.lo, op.work.hi, op.bad);
-        self.enqueue(op.stripe, work.healing(op.heal).racing(race));
+        let work = Work::read(read.asked.pieces, op.lo, op.hi, op.bad);
+        self.enqueue(op.stripe, work.healing(op.heal).racing(read.asked.race));
     }
 
     fn salvaging(&mut self, key: usize) -> &mut Salvage {
@@ -229,7 +223,7 @@ impl Shard {
     /// them having failed?
     fn may_give_up(&self, key: usize, bad: Columns, gone: Columns) -> bool {
         let op = &self.ops[key];
-        let reads = matches!(op.work.kind, WorkKind::Read { .. });
+        let reads = op.kind.is_read();
         let away = Columns(gone.0 & !bad.0);
         let missing = |c: &usize| away.has(*c);
         let Shape { width, k, .. } = self.shape(op.stripe);
@@ -287,7 +281,7 @@ impl Shard {
     /// What was found in a part of the run that begins at `lo`: told at once, or, of a step, with all that
     /// it finds. Who is named is named again when the step is planned anew.
     fn keep_findings(&mut self, op: &mut StripeOp, before: Vec<Found>, lo: u64) {
-        if !matches!(op.work.kind, WorkKind::Step { .. }) {
+        if op.kind.step().is_none() {
             self.say_findings(op, lo, ScrubMode::Check);
             op.findings.clear();
             return;
@@ -391,16 +385,16 @@ impl Shard {
         let op = &self.ops[key];
         let stripe = op.stripe;
         let touches = |part: &StripPart| self.touches_lost(part);
-        match &op.work.kind {
-            WorkKind::Write { pieces, .. } => {
-                let places = pieces.iter().map(|p| p.place(stripe));
+        match &op.kind {
+            Kind::Write(write) => {
+                let places = write.asked.pieces.iter().map(|p| p.place(stripe));
                 places.filter(touches).collect()
             }
-            WorkKind::Zero { .. } => {
-                let places = self.run(stripe, op.work.lo, op.work.hi);
+            Kind::Zero(_) => {
+                let places = self.run(stripe, op.lo, op.hi);
                 places.filter(touches).collect()
             }
-            WorkKind::Read { .. } | WorkKind::Step { .. } => Vec::new(),
+            Kind::Read(_) | Kind::Step(_) => Vec::new(),
         }
     }
 

@@ -46,12 +46,13 @@ impl Shard {
             let locator = self.code(op.stripe).locator(&present);
             self.judge(&mut op, &locator.expect("the plan read k columns at least"));
         }
-        op.found_inconsistent = !op.findings.is_empty();
+        let lies = !op.findings.is_empty();
+        op.kind.note_inconsistent(lies);
         if mode != ScrubMode::Repair {
             self.ops.put_back(key, op);
             return;
         }
-        if op.found_inconsistent && canary::hit(Canary::ScrubRewritesParity) {
+        if lies && canary::hit(Canary::ScrubRewritesParity) {
             self.ops.put_back(key, op);
             return self.compute_resync(key);
         }
@@ -62,7 +63,6 @@ impl Shard {
             Put::of(column, lo as u64, slice)
         });
         (op.puts, op.fua) = (puts.collect(), true);
-        let lies = op.found_inconsistent;
         self.ops.put_back(key, op);
         match lies {
             true => self.change_in_place(key),
@@ -185,6 +185,6 @@ fn mended(op: &StripeOp, width: usize) -> Vec<(usize, usize, usize)> {
         .findings
         .iter()
         .flat_map(|found| columns(found.corrupt).map(|c| (c, found.lo, found.hi)));
-    let unread = columns(op.healed).map(|c| (c, 0, (op.work.hi - op.work.lo) as usize));
+    let unread = columns(op.healed).map(|c| (c, 0, (op.hi - op.lo) as usize));
     lies.chain(unread).collect()
 }

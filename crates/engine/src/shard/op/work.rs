@@ -20,31 +20,60 @@ pub(crate) struct Work {
 }
 
 pub(crate) enum WorkKind {
-    /// Compute a piece that its member cannot give, and answer those beside it from what that
-    /// takes.
-    Read {
-        /// All within the bytes `lo..hi`.
-        pieces: ReadPieces,
-        avoid: Vec<Bad>,
-        heal: Columns,
-        /// Copies may differ: what is answered is made durable on all of them first.
-        equalize: bool,
-        /// The piece is asked for twice.
-        race: Option<Racing>,
-    },
-    Write {
-        pieces: WritePieces,
-        /// A piece belongs to a sequential stream.
-        stream: bool,
-    },
-    Zero {
-        request: usize,
-        fua: bool,
-    },
-    Step {
-        step: u64,
-        kind: StepKind,
-    },
+    Read(ReadWork),
+    Write(WriteWork),
+    Zero(ZeroWork),
+    Step(StepWork),
+}
+
+/// Compute a piece that its member cannot give, and answer those beside it from what that takes.
+pub(crate) struct ReadWork {
+    /// All within the bytes `lo..hi`.
+    pub(crate) pieces: ReadPieces,
+    pub(crate) avoid: Vec<Bad>,
+    pub(crate) heal: Columns,
+    /// Copies may differ: what is answered is made durable on all of them first.
+    pub(crate) equalize: bool,
+    /// The piece is asked for twice.
+    pub(crate) race: Option<Racing>,
+}
+
+impl ReadWork {
+    /// Only reads, and writes nothing back.
+    pub(crate) fn shared(&self) -> bool {
+        self.heal.is_empty() && !self.equalize
+    }
+}
+
+pub(crate) struct WriteWork {
+    pub(crate) pieces: WritePieces,
+    /// A piece belongs to a sequential stream.
+    pub(crate) stream: bool,
+}
+
+impl WriteWork {
+    /// Of what belongs to a stream, and is not to be durable before anything else, the bytes that it
+    /// writes.
+    pub(crate) fn streamed_bytes(&self) -> Option<u64> {
+        let waits = self.stream && self.pieces.iter().all(|piece| !piece.fua);
+        waits.then(|| self.pieces.iter().map(|piece| piece.hi - piece.lo).sum())
+    }
+
+    /// All that it writes is zeros that a request asks for.
+    pub(crate) fn only_zeros(&self) -> bool {
+        self.pieces.iter().all(|piece| piece.zeros)
+    }
+}
+
+pub(crate) struct ZeroWork {
+    pub(crate) request: usize,
+    pub(crate) fua: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct StepWork {
+    pub(crate) step: u64,
+    pub(crate) kind: StepKind,
 }
 
 /// A part of a write request within one strip.
@@ -116,121 +145,74 @@ listed!(ReadPiece, WritePiece);
 pub(crate) type Bad = (usize, DeviceId);
 
 impl Work {
-    /// Stands where there is no work.
-    pub(crate) fn nothing() -> Work {
-        Work {
-            lo: 0,
-            hi: 0,
-            kind: WorkKind::Write {
-                pieces: WritePieces::new(),
-                stream: false,
-            },
-        }
-    }
-
     pub(crate) fn read(pieces: ReadPieces, lo: u64, hi: u64, avoid: Vec<Bad>) -> Work {
-        let heal = Columns::default();
-        Work {
-            lo,
-            hi,
-            kind: WorkKind::Read {
-                pieces,
-                avoid,
-                heal,
-                equalize: false,
-                race: None,
-            },
-        }
+        let kind = WorkKind::Read(ReadWork {
+            pieces,
+            avoid,
+            heal: Columns::default(),
+            equalize: false,
+            race: None,
+        });
+        Work { lo, hi, kind }
     }
 
     /// The same read, of copies that may differ.
     pub(crate) fn equalizing(mut self) -> Work {
-        if let WorkKind::Read { equalize, .. } = &mut self.kind {
-            *equalize = true;
+        if let WorkKind::Read(read) = &mut self.kind {
+            read.equalize = true;
         }
         self
     }
 
     /// The same read, which also rewrites these columns.
     pub(crate) fn healing(mut self, media: Columns) -> Work {
-        if let WorkKind::Read { heal, .. } = &mut self.kind {
-            *heal = media;
+        if let WorkKind::Read(read) = &mut self.kind {
+            read.heal = media;
         }
         self
     }
 
     pub(crate) fn write(piece: WritePiece, stream: bool) -> Work {
-        Work {
-            lo: piece.lo,
-            hi: piece.hi,
-            kind: WorkKind::Write {
-                pieces: List::of(piece),
-                stream,
-            },
-        }
+        let (lo, hi) = (piece.lo, piece.hi);
+        let pieces = List::of(piece);
+        let kind = WorkKind::Write(WriteWork { pieces, stream });
+        Work { lo, hi, kind }
     }
 
     /// Zeroes bytes `lo..hi` of every strip.
     pub(crate) fn zero(request: usize, lo: u64, hi: u64, fua: bool) -> Work {
-        Work {
-            lo,
-            hi,
-            kind: WorkKind::Zero { request, fua },
-        }
+        let kind = WorkKind::Zero(ZeroWork { request, fua });
+        Work { lo, hi, kind }
     }
 
     pub(crate) fn step(step: u64, kind: StepKind, strip: u64) -> Work {
-        Work {
-            lo: 0,
-            hi: strip,
-            kind: WorkKind::Step { step, kind },
-        }
+        let kind = WorkKind::Step(StepWork { step, kind });
+        let (lo, hi) = (0, strip);
+        Work { lo, hi, kind }
     }
 
     pub(crate) fn is_write(&self) -> bool {
-        matches!(self.kind, WorkKind::Write { .. })
+        matches!(self.kind, WorkKind::Write(_))
     }
 
-    /// All that it writes is zeros that a request asks for.
-    pub(crate) fn only_zeros(&self) -> bool {
-        match &self.kind {
-            WorkKind::Write { pieces, .. } => pieces.iter().all(|piece| piece.zeros),
-            WorkKind::Zero { .. } => true,
-            WorkKind::Read { .. } | WorkKind::Step { .. } => false,
-        }
-    }
-
-    /// Of work that belongs to a stream, and that nobody wants to be durable before anything else, the bytes
-    /// that it writes.
+    /// See [`WriteWork::streamed_bytes`].
     pub(crate) fn streamed_bytes(&self) -> Option<u64> {
         match &self.kind {
-            WorkKind::Write {
-                pieces,
-                stream: true,
-            } if pieces.iter().all(|piece| !piece.fua) => {
-                Some(pieces.iter().map(|piece| piece.hi - piece.lo).sum())
-            }
+            WorkKind::Write(write) => write.streamed_bytes(),
             _ => None,
         }
     }
 
     /// Only reads, and writes nothing back.
     pub(crate) fn shared(&self) -> bool {
-        matches!(&self.kind, WorkKind::Read { heal, equalize: false, .. } if heal.is_empty())
+        matches!(&self.kind, WorkKind::Read(read) if read.shared())
     }
 
     /// Takes the pieces of another write.
     pub(crate) fn absorb(&mut self, other: Work) {
-        if let (
-            WorkKind::Write { pieces, stream },
-            WorkKind::Write {
-                pieces: mut more,
-                stream: streams,
-            },
-        ) = (&mut self.kind, other.kind)
-        {
-            pieces.extend(more.drain());
-            *stream |= streams;
+        if let (WorkKind::Write(write), WorkKind::Write(mut more)) = (&mut self.kind, other.kind) {
+            write.pieces.extend(more.pieces.drain());
+            write.stream |= more.stream;
             self.lo = self.lo.min(other.lo);
             self.hi = self.hi.max(other.hi);
         }

@@ -15,7 +15,8 @@ use crate::mem::buffer::{Buf, Slice};
 use crate::mem::list::{Brief, List, listed};
 use crate::proto::*;
 use crate::shard::Shard;
-use crate::shard::op::work::{WorkKind, WritePiece};
+use crate::shard::op::kind::Kind;
+use crate::shard::op::work::WritePiece;
 use crate::shard::op::{Put, StripeOp};
 use crate::stripe::log_records::{NewContent, Written};
 use crate::stripe::write_plan::{Coverage, Facts, WritePlan};
@@ -29,7 +30,7 @@ impl Shard {
         pieces: &[WritePiece],
         lost: Columns,
     ) -> Option<Planned> {
-        let (lo, hi) = (op.work.lo, op.work.hi);
+        let (lo, hi) = (op.lo, op.hi);
         let Shape { width, k, .. } = self.shape(op.stripe);
         if self.lost_beyond(op.stripe) {
             return None;
@@ -83,12 +84,12 @@ impl Shard {
 
     pub(crate) fn compute_write(&mut self, key: usize) {
         let mut op = self.ops.take(key);
-        let WorkKind::Write { pieces, .. } = &mut op.work.kind else {
+        let Kind::Write(write) = &mut op.kind else {
             unreachable!("only for writes")
         };
-        let all_pieces = std::mem::take(pieces);
+        let all_pieces = std::mem::take(&mut write.asked.pieces);
         let pieces = &all_pieces[..];
-        let (k, lo, hi) = (self.shape(op.stripe).k, op.work.lo, op.work.hi);
+        let (k, lo, hi) = (self.shape(op.stripe).k, op.lo, op.hi);
         let coverage = coverage(k, pieces);
         op.fua = self.must_last(op.stripe, pieces);
         if op.plan == WritePlan::Decode {
@@ -113,8 +114,8 @@ impl Shard {
             let written = written_data(&coverage, pieces, &new);
             self.new_content(&mut op, &rows, written, &parity, syndromes)
         });
-        if let WorkKind::Write { pieces, .. } = &mut op.work.kind {
-            *pieces = all_pieces;
+        if let Kind::Write(write) = &mut op.kind {
+            write.asked.pieces = all_pieces;
         }
         op.puts = puts;
         self.ops.put_back(key, op);
@@ -130,7 +131,7 @@ impl Shard {
         (c, new, coverage): (usize, &Option<(Slice, u64)>, Option<Coverage>),
         pieces: &[WritePiece],
     ) {
-        let (lo, hi) = (op.work.lo, op.work.hi);
+        let (lo, hi) = (op.lo, op.hi);
         match (new, coverage) {
             (Some((slice, from)), Some(_)) if op.heal.has(c) => {
                 op.healed.add(c);
@@ -162,7 +163,7 @@ impl Shard {
         known: Option<List<Slice, 3>>,
     ) -> NewContent {
         let k = self.shape(op.stripe).k;
-        let (m, lo, hi) = (self.geometry.m, op.work.lo, op.work.hi);
+        let (m, lo, hi) = (self.geometry.m, op.lo, op.hi);
         let by_row = |slices: &[Slice]| {
             let mut all: List<Option<Slice>, 3> = (0..m).map(|_| None).collect();
             for (&j, slice) in rows.iter().zip(slices) {
@@ -208,7 +209,7 @@ impl Shard {
         bases: &[Slice],
         mut added: impl Iterator<Item = (usize, u64, &'a [u8])>,
     ) -> List<Slice, 3> {
-        let lo = op.work.lo;
+        let lo = op.lo;
         let mut copies: List<Slice, 3> = bases
             .iter()
             .map(|base| {
@@ -279,11 +280,7 @@ impl Shard {
         new: &[NewData],
         solid: bool,
     ) -> Parities {
-        let (k, lo, len) = (
-            self.shape(op.stripe).k,
-            op.work.lo,
-            (op.work.hi - op.work.lo) as usize,
-        );
+        let (k, lo, len) = (self.shape(op.stripe).k, op.lo, (op.hi - op.lo) as usize);
         if rows.is_empty() {
             return Parities::default();
         }
@@ -335,7 +332,7 @@ impl Shard {
         new: &[NewData],
         mut syndromes: List<Slice, 3>,
     ) -> Parities {
-        let lo = op.work.lo;
+        let lo = op.lo;
         let written = || {
             new.iter()
                 .enumerate()
@@ -372,7 +369,7 @@ impl Shard {
         new: &[NewData],
         mut parity: List<Slice, 3>,
     ) -> List<Slice, 3> {
-        let lo = op.work.lo;
+        let lo = op.lo;
         for (c, content) in new.iter().enumerate() {
             let Some((slice, from)) = content else {
                 continue;
@@ -406,13 +403,15 @@ impl Shard {
     pub(crate) fn compute_zero(&mut self, key: usize, fua: bool) {
         let op = &self.ops[key];
         let Shape { width, k, .. } = self.shape(op.stripe);
-        let (lo, len) = (op.work.lo, op.work.hi - op.work.lo);
+        let (lo, len) = (op.lo, op.hi - op.lo);
         let fua = fua
             || self
                 .run(op.stripe, lo, lo + len)
                 .any(|part| self.touches_lost(&part));
         if self.lost_beyond(op.stripe) {
-            self.ops[key].error = Some(RequestError::Unreadable);
+            if let Kind::Zero(zero) = &mut self.ops[key].kind {
+                zero.refused = Some(RequestError::Unreadable);
+            }
             return;
         }
         let zeros = || Slice::new(self.zeros.clone(), 0, len as usize);
@@ -462,7 +461,7 @@ fn new_data(
     pieces: &[WritePiece],
 ) -> List<NewData, 8> {
     let whole = matches!(op.plan, WritePlan::ReconstructWrite | WritePlan::Decode);
-    let (lo, hi) = (op.work.lo, op.work.hi);
+    let (lo, hi) = (op.lo, op.hi);
     let content = |(c, v): (usize, &Option<Coverage>)| {
         let v = (*v)?;
         let (from, to) = match whole && op.columns[c].is_some() {

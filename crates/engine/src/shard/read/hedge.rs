@@ -34,6 +34,7 @@ use smallvec::SmallVec;
 
 use crate::canary::{self, Canary};
 use crate::proto::*;
+use crate::shard::op::kind::Kind;
 use crate::shard::op::work::{Work, WorkKind};
 use crate::shard::read::direct::DirectRead;
 use crate::shard::{IoFor, Shard};
@@ -339,31 +340,25 @@ impl Shard {
     /// An operation that reads for nobody ends before it begins; repairs are done all the same.
     pub(crate) fn is_outrun(&mut self, key: usize) -> bool {
         let op = &self.ops[key];
-        let outrun = op.heal.is_empty() && self.outrun(op.work.race());
-        self.ops[key].answered |= outrun;
+        let outrun = op.heal.is_empty() && self.outrun(op.kind.race());
+        if let Kind::Read(read) = &mut self.ops[key].kind {
+            read.answered |= outrun;
+        }
         outrun
     }
 
     /// The others cannot answer: a hedge leaves it to the member that is late.
     pub(crate) fn is_hedge(&self, key: usize) -> bool {
-        self.ops[key].work.race().is_some_and(|side| side.hedge)
+        self.ops[key].kind.race().is_some_and(|side| side.hedge)
     }
 }
 
 impl Work {
     /// The same read, as a side of a race.
     pub(crate) fn racing(mut self, side: Option<Racing>) -> Work {
-        if let WorkKind::Read { race, .. } = &mut self.kind {
-            *race = side;
+        if let WorkKind::Read(read) = &mut self.kind {
+            read.race = side;
         }
         self
-    }
-
-    /// The side of a race that it is, if any.
-    pub(crate) fn race(&self) -> Option<Racing> {
-        match self.kind {
-            WorkKind::Read { race, .. } => race,
-            _ => None,
-        }
     }
 }
