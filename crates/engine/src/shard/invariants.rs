@@ -13,7 +13,7 @@
 use crate::shard::log_writer::Flight;
 use crate::shard::op::kind::Kind;
 use crate::shard::op::work::{ReadWork, Work, WorkKind, WriteWork};
-use crate::shard::op::{Phase, StripeOp};
+use crate::shard::op::{Logging, Phase, StripeOp};
 use crate::shard::{IoFor, Shard, Starved};
 use crate::units::RegionNo;
 
@@ -168,7 +168,7 @@ impl Shard {
         let mut waiting = 0;
         for (key, op) in self.ops.iter() {
             let pending = counted.pending[key];
-            let (stripe, phase) = (op.stripe.0, op.phase);
+            let (stripe, phase) = (op.stripe.0, &op.phase);
             ensure!(
                 op.pending == pending,
                 "operation {key} on stripe {stripe} counts {} I/Os and has {pending} ({phase:?})",
@@ -183,14 +183,14 @@ impl Shard {
             let comes = match phase {
                 _ if parked => !gated && !starved && pending == 0,
                 Phase::Gate => gated && pending == 0,
-                Phase::Buffers => starved && pending == 0,
-                Phase::Reading | Phase::Logging | Phase::Writing => pending > 0,
+                Phase::Buffers(_) => starved && pending == 0,
+                Phase::Reading { .. } | Phase::Logging(_) | Phase::Writing { .. } => pending > 0,
                 Phase::AwaitToken => self.write_order.waiting().any(|other| other == key),
-                Phase::View | Phase::LogView => {
+                Phase::View { failed } | Phase::LogView(Logging { failed, .. }) => {
                     let still = |&device| self.in_view(device);
-                    pending == 0 && !self.view.failed && op.failed.iter().any(still)
+                    pending == 0 && !self.view.failed && failed.iter().any(still)
                 }
-                Phase::List => pending == 0 && !self.view.failed,
+                Phase::List(_) => pending == 0 && !self.view.failed,
                 Phase::Retiring => self.logs.retiring().any(|other| other == key),
             };
             ensure!(
@@ -198,7 +198,7 @@ impl Shard {
                 "operation {key} on stripe {stripe} waits for nothing that comes ({phase:?}, \
                  {pending} I/Os)"
             );
-            let idle = parked || starved || phase == Phase::List;
+            let idle = parked || starved || matches!(phase, Phase::List(_));
             ensure!(
                 !(idle && op.holds_buffers()),
                 "operation {key} on stripe {stripe} waits with buffers ({phase:?})"
@@ -220,7 +220,10 @@ impl Shard {
     /// A write counts as a writer of its region from before its first member I/O until it is over.
     fn check_writer(&self, key: usize, op: &StripeOp) -> Result<(), String> {
         let writes = op.kind.changes_data();
-        let begun = matches!(op.phase, Phase::Logging | Phase::LogView | Phase::Writing);
+        let begun = matches!(
+            op.phase,
+            Phase::Logging(_) | Phase::LogView(_) | Phase::Writing { .. }
+        );
         ensure!(
             !(writes && begun) || op.gated,
             "operation {key} on stripe {} writes and is no writer of its region ({:?})",
@@ -318,7 +321,7 @@ impl Shard {
             run.check(count as u64)?;
         }
         for key in self.write_order.waiting() {
-            let waits = self.ops.contains(key) && self.ops[key].phase == Phase::AwaitToken;
+            let waits = self.ops.contains(key) && matches!(self.ops[key].phase, Phase::AwaitToken);
             ensure!(
                 waits,
                 "operation {key} is to get the turn and does not wait for it"
@@ -376,6 +379,7 @@ mod tests {
     use crate::geometry::block_set::BadBlocks;
     use crate::mem::buffer::{Buf, Pool, Slice};
     use crate::proto::*;
+    use crate::shard::op::Answer;
     use crate::stats::device_latency::HedgeRules;
     use crate::units::*;
 
@@ -451,8 +455,8 @@ mod tests {
         shard.invariants().expect_err("it is broken")
     }
 
-    fn key_of(shard: &Shard, phase: Phase) -> usize {
-        let mut found = shard.ops.iter().filter(|(_, op)| op.phase == phase);
+    fn key_of(shard: &Shard, is: impl Fn(&Phase) -> bool) -> usize {
+        let mut found = shard.ops.iter().filter(|(_, op)| is(&op.phase));
         found.next().expect("an operation is there").0
     }
 
@@ -464,11 +468,11 @@ mod tests {
             "{forgotten}"
         );
         let unasked = broken(|shard| {
-            let key = key_of(shard, Phase::Reading);
-            shard.ops[key].phase = Phase::Buffers;
+            let key = key_of(shard, |phase| matches!(phase, Phase::Reading { .. }));
+            shard.ops[key].phase = Phase::Retiring;
         });
         assert!(
-            unasked.contains("waits for nothing that comes (Buffers"),
+            unasked.contains("waits for nothing that comes (Retiring"),
             "{unasked}"
         );
         let lost = broken(|shard| {
@@ -485,12 +489,12 @@ mod tests {
         });
         assert!(text.contains("region 0 counts 0 users"), "{text}");
         let text = broken(|shard| {
-            let key = key_of(shard, Phase::Gate);
+            let key = key_of(shard, Phase::at_gate);
             shard.gates[1].waiting.clear();
             shard.gates[1].enter();
             shard.gates[1].users += 1;
             (shard.ops[key].entered, shard.ops[key].gated) = (true, true);
-            (shard.ops[key].phase, shard.ops[key].pending) = (Phase::List, 0);
+            (shard.ops[key].phase, shard.ops[key].pending) = (Phase::List(Answer::Unlisted), 0);
         });
         assert!(
             text.contains("region 1 is written by 1 operations and is Unwritten"),
@@ -513,7 +517,7 @@ mod tests {
     #[test]
     fn operations_that_overlap_are_named() {
         let text = broken(|shard| {
-            let key = key_of(shard, Phase::Reading);
+            let key = key_of(shard, |phase| matches!(phase, Phase::Reading { .. }));
             let stripe = shard.ops[key].stripe;
             let work = Work::zero(0, 0, 4096, false);
             let other = shard.ops.insert(stripe, work);

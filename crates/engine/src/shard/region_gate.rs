@@ -224,7 +224,7 @@ impl Shard {
         if self.starved.is_empty() {
             return false;
         }
-        let waits = |op: &StripeOp| op.reads_early() && op.phase == Phase::Gate;
+        let waits = |op: &StripeOp| op.reads_early() && op.phase.at_gate();
         let found = self.ops.iter().find(|(_, op)| waits(op));
         let Some(key) = found.map(|(key, _)| key) else {
             return false;

@@ -96,7 +96,7 @@ impl Shard {
         } else if self.ops[key].salvage.is_some() {
             self.salvage_next(key);
         } else {
-            self.ops[key].phase = Phase::Writing;
+            self.ops[key].phase = Phase::writing();
             self.put_in_place(key);
             self.end_without_writes(key);
         }

@@ -130,7 +130,7 @@ pub(crate) type Reads = List<(usize, u64, u64), 4>;
 listed!((usize, u64, u64));
 
 /// Buffers of one length.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extra {
     pub(crate) bytes: usize,
     pub(crate) count: usize,

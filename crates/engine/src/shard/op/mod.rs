@@ -1,4 +1,5 @@
-//! Stripe operations: one enum for what is done, one for how far it has come.
+//! Stripe operations: one enum for what is done ([`kind::Kind`]), one for how far it has come
+//! ([`Phase`]). Each has what is known only there.
 //!
 //! Order of a write (each step waits for the one before):
 //! 1. *gate*: the region is open, so Dirty is durable on the members; where it is about to be, 2
@@ -47,25 +48,81 @@ use crate::units::*;
 
 listed!(Buf);
 
-/// How far an operation has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How far an operation has come, with what is known only there.
+#[derive(Debug)]
 pub(crate) enum Phase {
     Gate,
-    Buffers,
-    Reading,
+    /// Waits for buffers, or has just got them.
+    Buffers(Wanted),
+    Reading {
+        /// Columns that are read, over which part of the strip.
+        reads: Reads,
+        /// One of them could not be read: the plan is made anew.
+        failed: bool,
+    },
     /// Of a rebuild: what lies before it is not written yet.
     AwaitToken,
     /// Records are on their way to the logs.
-    Logging,
-    Writing,
-    /// A write failed: wait until the view has none of these devices.
-    View,
-    /// Waits until the list of unreadable blocks is durable, or for a word on a member.
-    List,
+    Logging(Logging),
+    /// A record failed: waits until the view has none of the devices; then the plan is made anew.
+    LogView(Logging),
+    Writing {
+        /// Devices that failed a write.
+        failed: Vec<DeviceId>,
+    },
+    /// A write failed: waits until the view has none of these devices.
+    View {
+        failed: Vec<DeviceId>,
+    },
+    /// Waits for an answer of the array.
+    List(Answer),
     /// Waits until no record tells of what it is about to change.
     Retiring,
-    /// The same for a record; then the plan is made anew.
-    LogView,
+}
+
+impl Phase {
+    /// It writes, and nothing has failed.
+    pub(crate) fn writing() -> Phase {
+        Phase::Writing { failed: Vec::new() }
+    }
+
+    /// It waits at the gate of its region, or has not begun.
+    pub(crate) fn at_gate(&self) -> bool {
+        matches!(self, Phase::Gate)
+    }
+
+    /// It waits until records are retired.
+    pub(crate) fn retires(&self) -> bool {
+        matches!(self, Phase::Retiring)
+    }
+}
+
+/// What an operation wants to read, and buffers beyond those of the reads.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    reads: Reads,
+    extra: Extra,
+}
+
+/// Records on their way.
+#[derive(Debug, Default)]
+pub(crate) struct Logging {
+    /// Columns that had a member when the records were made.
+    held: Columns,
+    /// Devices that failed to take them.
+    pub(crate) failed: Vec<DeviceId>,
+}
+
+/// What an operation waits for from the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Whether a member is out; then it is planned anew.
+    Verdict,
+    /// What is lost is durably on the list of unreadable blocks; then something else is written
+    /// there.
+    Listed,
+    /// What was written has durably left the list; then it is over.
+    Unlisted,
 }
 
 /// Something to write in place.
@@ -106,19 +163,13 @@ pub(crate) struct StripeOp {
     /// Columns that failed to read here and on which device, and those of them that are to be
     /// rewritten.
     pub(crate) bad: Vec<Bad>,
-    pub(crate) read_failed: bool,
     pub(crate) heal: Columns,
     pub(crate) plan: WritePlan,
     /// The view that it was made by.
     pub(crate) view: u64,
-    /// Columns to read, over which part of the strip.
-    pub(crate) reads: Reads,
-    /// Buffers wanted beyond the reads'.
-    pub(crate) extra: Extra,
     pub(crate) bufs: Vec<Buf>,
     /// Content of each column: what was read, then what is computed.
     pub(crate) columns: Vec<Option<Slice>>,
-    pub(crate) failed: Vec<DeviceId>,
     /// Counted as a user of its region, and as a writer there.
     pub(crate) entered: bool,
     pub(crate) gated: bool,
@@ -135,8 +186,6 @@ pub(crate) struct StripeOp {
     /// The run is being gone through again, block by block; and how often that was begun.
     pub(crate) salvage: Option<Salvage>,
     pub(crate) salvages: u32,
-    /// It waits for the array's word on a member, and is planned anew then.
-    pub(crate) plan_again: bool,
     /// What a write puts in place, once its records are durable.
     pub(crate) puts: Vec<Put>,
     /// They are to be durable when they complete.
@@ -145,9 +194,10 @@ pub(crate) struct StripeOp {
     pub(crate) logging: bool,
     /// Its number in the log, while it has records there.
     pub(crate) operation: Option<u64>,
-    /// Columns that had a member when the records were made.
-    pub(crate) held: Columns,
 }
+
+// It stays where it is, but each begins by being written over as a whole.
+const _: () = assert!(size_of::<StripeOp>() <= 1024);
 
 impl StripeOp {
     /// No operation: what the next begins in.
@@ -161,15 +211,11 @@ impl StripeOp {
             phase: Phase::Gate,
             pending: 0,
             bad: Vec::new(),
-            read_failed: false,
             heal: Columns::default(),
             plan: WritePlan::Full,
             view: 0,
-            reads: Reads::new(),
-            extra: Extra::default(),
             bufs: Vec::new(),
             columns: Vec::new(),
-            failed: Vec::new(),
             entered: false,
             gated: false,
             findings: Vec::new(),
@@ -179,12 +225,10 @@ impl StripeOp {
             narrow: None,
             salvage: None,
             salvages: 0,
-            plan_again: false,
             puts: Vec::new(),
             fua: false,
             logging: false,
             operation: None,
-            held: Columns::default(),
         }
     }
 
@@ -219,7 +263,11 @@ impl StripeOp {
     /// The view concerns it: it waits for one, or for a list that an array which has failed does
     /// not write any more.
     pub(crate) fn waits_for_view(&self, failed: bool) -> bool {
-        matches!(self.phase, Phase::View | Phase::LogView) || (failed && self.phase == Phase::List)
+        match self.phase {
+            Phase::View { .. } | Phase::LogView(_) => true,
+            Phase::List(_) => failed,
+            _ => false,
+        }
     }
 
     /// A write that has begun to read, in a region that is not open yet.
@@ -229,14 +277,15 @@ impl StripeOp {
 
     /// Something of it may be in the logs or in place.
     pub(crate) fn began(&self) -> bool {
-        let phases = [
-            Phase::Logging,
-            Phase::Writing,
-            Phase::View,
-            Phase::LogView,
-            Phase::List,
-        ];
-        self.kind.changes_data() && phases.contains(&self.phase)
+        let began = matches!(
+            self.phase,
+            Phase::Logging(_)
+                | Phase::LogView(_)
+                | Phase::Writing { .. }
+                | Phase::View { .. }
+                | Phase::List(_)
+        );
+        self.kind.changes_data() && began
     }
 
     /// What could not be read before this read waited for its turn may have been rewritten by what
@@ -400,7 +449,7 @@ impl Shard {
         if let Kind::Step(step) = &mut op.kind {
             step.targets = unbuilt.into_iter().map(|(_, t)| t.device).collect();
         }
-        (op.plan, op.lost, op.read_failed) = (plan, lost, false);
+        (op.plan, op.lost) = (plan, lost);
         op.view = self.view.version;
         op.parity = parity;
         self.want(key, reads, extra);
@@ -412,9 +461,9 @@ impl Shard {
         let op = &mut self.ops[key];
         op.drop_buffers();
         op.columns.resize_with(width, || None);
-        (op.reads, op.extra, op.phase) = (reads, extra, Phase::Buffers);
         op.logging = self.view.logging;
-        let nothing_early = op.reads_early() && op.reads.is_empty();
+        let nothing_early = op.reads_early() && reads.is_empty();
+        op.phase = Phase::Buffers(Wanted { reads, extra });
         if !nothing_early && self.starved.is_empty() && self.take_buffers(key) {
             self.issue_op_reads(key);
         } else if self.ops[key].reads_early() {
@@ -473,16 +522,21 @@ impl Shard {
     /// Takes all buffers that the operation wants; false if they are not all there.
     pub(crate) fn take_buffers(&mut self, key: usize) -> bool {
         let op = &mut self.ops[key];
-        let reads = op.reads.iter().map(|&(_, lo, hi)| (hi - lo) as usize);
-        let extra = std::iter::repeat_n(op.extra.bytes, op.extra.count);
+        let Phase::Buffers(Wanted { reads, extra }) = &op.phase else {
+            unreachable!("it waits for buffers");
+        };
+        let reads = reads.iter().map(|&(_, lo, hi)| (hi - lo) as usize);
+        let extra = std::iter::repeat_n(extra.bytes, extra.count);
         self.pool.take_all(reads.chain(extra), &mut op.bufs)
     }
 
     pub(crate) fn issue_op_reads(&mut self, key: usize) {
         let op = &mut self.ops[key];
         op.began = Some(self.now);
-        op.phase = Phase::Reading;
-        let reads = std::mem::take(&mut op.reads);
+        let Phase::Buffers(Wanted { reads, .. }) = std::mem::replace(&mut op.phase, Phase::Gate)
+        else {
+            unreachable!("it has waited for buffers");
+        };
         let mut bufs: List<Buf, 8> = op.bufs.drain(..reads.len()).collect();
         let stripe = op.stripe;
         // The view may have changed while the operation waited for buffers.
@@ -511,7 +565,8 @@ impl Shard {
             self.io(device.device, what, kind);
             self.ops[key].pending += 1;
         }
-        self.ops[key].reads = reads;
+        let failed = false;
+        self.ops[key].phase = Phase::Reading { reads, failed };
         if self.ops[key].pending == 0 && !self.awaits_token(key) {
             self.compute(key);
         }
@@ -528,10 +583,13 @@ impl Shard {
     ) {
         let op = &mut self.ops[key];
         op.pending -= 1;
+        let narrows = op.narrows();
+        let Phase::Reading { reads, failed } = &mut op.phase else {
+            unreachable!("it reads until all reads have come back");
+        };
         match (result, buf) {
             (Ok(()), Some(buf)) => {
-                let (_, lo, hi) = *op
-                    .reads
+                let (_, lo, hi) = *reads
                     .iter()
                     .find(|r| r.0 == column)
                     .expect("the operation asked for it");
@@ -541,10 +599,10 @@ impl Shard {
                 let salvage = op.salvage.as_mut().expect("checked");
                 salvage.unreadable.add(column);
             }
-            (Err(IoError::Media), _) if op.narrows() => op.narrow_failed(),
+            (Err(IoError::Media), _) if narrows => op.narrow_failed(),
             (result, _) => {
                 op.bad.push((column, device));
-                op.read_failed = true;
+                *failed = true;
                 let error = result.err().unwrap_or(IoError::TimedOut);
                 if error == IoError::Media {
                     op.heal.add(column);
@@ -554,7 +612,7 @@ impl Shard {
         }
         if self.ops[key].pending == 0 {
             let op = &self.ops[key];
-            if op.read_failed {
+            if matches!(op.phase, Phase::Reading { failed: true, .. }) {
                 self.prepare(key)
             } else if self.view.failed {
                 self.finish_op(key, Some(RequestError::Failed))
@@ -579,7 +637,7 @@ impl Shard {
         if self.view.logging && !self.ops[key].logging {
             return self.prepare(key);
         }
-        self.ops[key].phase = Phase::Writing;
+        self.ops[key].phase = Phase::writing();
         match &self.ops[key].kind {
             Kind::Write(_) => self.compute_write(key),
             Kind::Read(read) if read.asked.equalize => self.compute_equalized(key),
@@ -594,7 +652,7 @@ impl Shard {
                 self.compute_step(key, kind);
             }
         }
-        if self.ops.contains(key) && self.ops[key].phase != Phase::Retiring {
+        if self.ops.contains(key) && !self.ops[key].phase.retires() {
             self.end_without_writes(key);
         }
     }
@@ -622,8 +680,9 @@ impl Shard {
         let members = self.log_write(key, operation, &new);
         assert!(members > 0, "some member of the group is in sync");
         let op = &mut self.ops[key];
-        (op.operation, op.held, op.phase) = (Some(operation), held, Phase::Logging);
-        op.pending = members;
+        (op.operation, op.pending) = (Some(operation), members);
+        let failed = Vec::new();
+        op.phase = Phase::Logging(Logging { held, failed });
     }
 
     /// Columns that some member holds.
@@ -642,8 +701,10 @@ impl Shard {
     pub(crate) fn record_written(&mut self, key: usize, device: DeviceId, failed: bool) {
         let op = &mut self.ops[key];
         op.pending -= 1;
-        if failed {
-            op.failed.push(device);
+        if let Phase::Logging(logging) = &mut op.phase
+            && failed
+        {
+            logging.failed.push(device);
         }
         if op.pending == 0 {
             self.logged(key);
@@ -655,26 +716,29 @@ impl Shard {
         if self.view.failed {
             return self.finish_op(key, Some(RequestError::Failed));
         }
-        let failed = std::mem::take(&mut self.ops[key].failed);
+        let (Phase::Logging(logging) | Phase::LogView(logging)) = &mut self.ops[key].phase else {
+            unreachable!("its records came back, or it has waited for a view since");
+        };
+        let Logging { held, failed } = std::mem::take(logging);
         let still: Vec<DeviceId> = failed
             .iter()
             .copied()
             .filter(|&d| self.in_view(d))
             .collect();
         if !still.is_empty() {
-            let op = &mut self.ops[key];
-            (op.failed, op.phase) = (still, Phase::LogView);
+            let failed = still;
+            self.ops[key].phase = Phase::LogView(Logging { held, failed });
             return;
         }
         let op = &self.ops[key];
-        let fewer = op.held.0 & !self.held(op.stripe).0 != 0 && !canary::hit(Canary::LossIgnored);
+        let fewer = held.0 & !self.held(op.stripe).0 != 0 && !canary::hit(Canary::LossIgnored);
         if fewer || !failed.is_empty() {
             // Nothing of it is in place: these records mean nothing, and the new ones are newer.
             let operation = self.ops[key].operation.take().expect("it has records");
             self.logs.over(operation);
             return self.prepare(key);
         }
-        self.ops[key].phase = Phase::Writing;
+        self.ops[key].phase = Phase::writing();
         self.put_in_place(key);
         self.end_without_writes(key);
     }
@@ -762,7 +826,9 @@ impl Shard {
     ) {
         self.ops[key].pending -= 1;
         if let Err(error) = result {
-            self.ops[key].failed.push(device);
+            if let Phase::Writing { failed } = &mut self.ops[key].phase {
+                failed.push(device);
+            }
             self.report(device, error, true, offset);
         }
         if self.ops[key].pending == 0 {
@@ -772,7 +838,10 @@ impl Shard {
 
     /// All writes have come back: done, or waiting for a view without the devices that failed.
     fn writes_done(&mut self, key: usize) {
-        let failed = std::mem::take(&mut self.ops[key].failed);
+        let failed = match &mut self.ops[key].phase {
+            Phase::Writing { failed } | Phase::View { failed } => std::mem::take(failed),
+            _ => Vec::new(),
+        };
         let still: Vec<DeviceId> = failed.into_iter().filter(|&d| self.in_view(d)).collect();
         if self.view.failed {
             return self.finish_op(key, Some(RequestError::Failed));
@@ -790,13 +859,12 @@ impl Shard {
             }
             return self.finish_op(key, error);
         }
-        let op = &mut self.ops[key];
-        (op.failed, op.phase) = (still, Phase::View);
+        self.ops[key].phase = Phase::View { failed: still };
     }
 
     pub(crate) fn view_changed(&mut self, key: usize) {
         match self.ops[key].phase {
-            Phase::LogView => self.logged(key),
+            Phase::LogView(_) => self.logged(key),
             _ => self.writes_done(key),
         }
     }

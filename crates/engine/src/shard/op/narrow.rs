@@ -121,7 +121,6 @@ impl Shard {
         let Some(Part { column, lo, hi }) = narrow.at else {
             return self.prepare(key);
         };
-        op.read_failed = false;
         let reads: Reads = std::iter::once((column, lo, hi)).collect();
         self.want(key, reads, Extra::default());
     }

@@ -30,7 +30,7 @@ use crate::shard::Shard;
 use crate::shard::op::kind::Kind;
 use crate::shard::op::scrub::Found;
 use crate::shard::op::work::{Bad, ReadPiece, Work};
-use crate::shard::op::{Phase, StripeOp};
+use crate::shard::op::{Answer, Phase, StripeOp};
 use crate::stripe::write_plan::{Extra, Reads};
 use crate::units::*;
 
@@ -102,7 +102,7 @@ impl Shard {
         let op = &mut self.ops[key];
         op.salvages += 1;
         op.drop_buffers();
-        (op.phase, op.plan_again) = (Phase::List, true);
+        op.phase = Phase::List(Answer::Verdict);
         self.say(FromShard::AwaitVerdict { op: key as u64 });
     }
 
@@ -142,7 +142,6 @@ impl Shard {
             bytes: (hi - lo) as usize,
             count: outputs,
         };
-        self.ops[key].read_failed = false;
         self.want(key, reads, extra);
     }
 
@@ -266,7 +265,7 @@ impl Shard {
             }
             self.decode_into(&mut op, lost, computed.iter().copied().collect());
         }
-        op.phase = Phase::Writing;
+        op.phase = Phase::writing();
         let contents: Vec<Option<Slice>> = columns.iter().map(|&c| op.columns[c].clone()).collect();
         self.ops.put_back(key, op);
         for (&column, content) in columns.iter().zip(contents) {
@@ -336,7 +335,10 @@ impl Shard {
         }
         let op = &mut self.ops[key];
         op.drop_buffers();
-        op.phase = Phase::List;
+        op.phase = Phase::List(match lost {
+            true => Answer::Listed,
+            false => Answer::Unlisted,
+        });
         self.say(FromShard::List {
             op: key as u64,
             lost,
@@ -347,17 +349,16 @@ impl Shard {
     /// The list is durable as the operation wanted it, or full; or a member was judged.
     pub(crate) fn list_answered(&mut self, op: u64, full: bool) {
         let key = op as usize;
-        if std::mem::take(&mut self.ops[key].plan_again) {
-            self.prepare(key);
-        } else if full {
-            self.finish_op(key, Some(RequestError::Unreadable));
-        } else if self.ops[key].salvage.is_some() {
+        let Phase::List(answer) = self.ops[key].phase else {
+            unreachable!("the array answers what it was asked");
+        };
+        match answer {
+            Answer::Verdict => self.prepare(key),
+            _ if full => self.finish_op(key, Some(RequestError::Unreadable)),
             // Other content is about to lie there.
-            if self.outlives_records(key) {
-                self.salvage_next(key);
-            }
-        } else {
-            self.finish_op(key, None);
+            Answer::Listed if !self.outlives_records(key) => {}
+            Answer::Listed => self.salvage_next(key),
+            Answer::Unlisted => self.finish_op(key, None),
         }
     }
 
