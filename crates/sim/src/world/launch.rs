@@ -598,6 +598,7 @@ impl World {
             .map(|queue| Router::new(Arc::clone(&geometry), self.shards, queue))
             .collect();
         self.machines = Some(Machines {
+            polls: 0,
             array,
             shards,
             routers,

@@ -148,6 +148,8 @@ pub struct Machines {
     /// Reads in place in flight, by shard and number: the request that has the place, and which
     /// bytes of it.
     pub in_place: BTreeMap<(u16, u64), (RequestId, Range<usize>)>,
+    /// How often a shard was polled to its end.
+    pub polls: u64,
 }
 
 /// The streams of chance.
