@@ -3,7 +3,7 @@
 
 use strake_engine::event::*;
 use strake_engine::geometry::StripPart;
-use strake_engine::units::StripeNo;
+use strake_engine::units::{Slot, StripeNo};
 use strake_format::{Layout, MapPage, SUPERBLOCK_BYTES, ScrubMode, Superblock, region_map};
 use strake_sim::scenario::Scenario;
 use strake_sim::workload::AskKind;
@@ -61,6 +61,46 @@ fn a_repair_leaves_alone_what_was_built_from_strips_that_did_not_agree() {
             assert!(before == after, "{level}: {wrong} wrong, {gone} gone");
         }
     }
+}
+
+/// Mirror of four, one copy wrong, two members gone. What is built for the one may be a copy of the
+/// wrong strip, and outvotes the right one while the other is built; a replacement of the member with
+/// the right strip gets it all the same.
+#[test]
+fn a_replacement_has_the_strip_of_its_member_whatever_the_others_say_of_it() {
+    let mut array = Scenario::new("1", 4).forgiving().start();
+    array.fill().rest();
+    let slot = |array: &mut Scenario, column| array.world.geometry.slot(StripeNo(4), column).0;
+    let right = slot(&mut array, 2);
+    let truth = row_of(&mut array, 4)[usize::from(right)].clone();
+    array.rot(4, 1);
+    for gone in [0, 3] {
+        let gone = slot(&mut array, gone);
+        array.lose(gone).steps(3000);
+    }
+    array.add().rest();
+    assert!(
+        undecided_regions(&mut array) > 0,
+        "strips that differ agree"
+    );
+    for replaces in [true, false] {
+        let new = array.world.fresh().expect("there are devices left");
+        array.world.command(match replaces {
+            true => Command::Replace(Slot(right), new),
+            false => Command::Add(new),
+        });
+    }
+    array.rest();
+    assert!(
+        array
+            .world
+            .looks()
+            .iter()
+            .all(|look| look.in_sync.is_some())
+    );
+    let after = row_of(&mut array, 4)[usize::from(right)].clone();
+    assert!(after == truth, "the last strip that was right is gone");
+    assert!(undecided_regions(&mut array) > 0, "decided by itself");
 }
 
 /// With redundancy to spare the wrong strip is located, and what is built is right.

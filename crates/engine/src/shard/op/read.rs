@@ -184,7 +184,7 @@ impl Shard {
         if op.plan == WritePlan::Decode {
             let wanted = self.to_decode(&op, &pieces, lost);
             if exclusive && !op.heal.is_empty() {
-                self.judge_sources(&mut op, lost);
+                self.judge_sources(&mut op, lost, Columns::default());
                 self.say_findings(&op, op.lo, ScrubMode::Check);
             }
             self.decode_into(&mut op, lost, wanted);

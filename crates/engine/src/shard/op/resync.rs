@@ -119,22 +119,28 @@ impl Shard {
         if let Kind::Step(step) = &self.ops[key].kind {
             targets.retain(|(_, target)| step.targets.contains(&target.device));
         }
-        let mut op = self.ops.take(key);
-        let (heal, columns) = (op.heal, &op.columns);
+        let (heal, columns) = (self.ops[key].heal, &self.ops[key].columns);
         let computed = targets.iter().map(|t| t.0);
         let computed: Columns = computed.filter(|&c| columns[c].is_none()).collect();
         let computed = computed.with(heal);
+        // A replacement gets the strip of the member that it replaces as that strip was read. What
+        // the other strips say of it, a copy that was built meanwhile among them, changes nothing:
+        // it may be the last that is right.
+        let as_read = targets.iter().map(|t| t.0);
+        let as_read: Columns = as_read.filter(|&c| !computed.has(c)).collect();
+        let mut kept = Vec::new();
+        let mut op = self.ops.take(key);
         if !computed.is_empty() {
-            self.judge_sources(&mut op, lost);
+            kept = self.judge_sources(&mut op, lost, as_read);
             self.decode_into(&mut op, lost, computed);
         }
         op.healed = op.healed.with(heal);
         self.ops.put_back(key, op);
         for (column, target) in targets {
-            let slice = self.ops[key].columns[column]
-                .clone()
-                .expect("read or decoded");
-            self.write_to(key, target, 0, slice, false);
+            let kept = kept.iter().find(|(kept, _)| *kept == column);
+            let slice = kept.map(|(_, slice)| slice.clone());
+            let slice = slice.or_else(|| self.ops[key].columns[column].clone());
+            self.write_to(key, target, 0, slice.expect("read or decoded"), false);
         }
         for column in heal.each() {
             let slice = self.ops[key].columns[column].clone().expect("decoded");
@@ -143,24 +149,38 @@ impl Shard {
     }
 
     /// Checks what strips are about to be computed from, where redundancy is left: who is named as
-    /// wrong is not believed; where nobody can be named the stripe is undecided.
-    pub(crate) fn judge_sources(&self, op: &mut StripeOp, lost: Columns) {
+    /// wrong is not believed; where nobody can be named the stripe is undecided. Returns what was read
+    /// of those `as_read` columns that it names.
+    pub(crate) fn judge_sources(
+        &self,
+        op: &mut StripeOp,
+        lost: Columns,
+        as_read: Columns,
+    ) -> Vec<(usize, Slice)> {
         let Shape { width, .. } = self.shape(op.stripe);
         let present = available(width, lost);
         let all = present.iter().all(|&c| op.columns[c].is_some());
         let blind = canary::hit(Canary::SourcesUnchecked);
         if blind || !(all && self.checks_sources(op.stripe, lost)) {
-            return;
+            return Vec::new();
         }
         let locator = self.code(op.stripe).locator(&present);
         let locator = locator.expect("k columns at least are there");
         // The region may have become trusted since the plan was made without that.
         if op.bufs.len() < locator.syndromes() {
-            return;
+            return Vec::new();
         }
         self.judge(op, &locator);
+        let is_named = |column: &usize| op.findings.iter().any(|f| f.corrupt.has(*column));
+        let copy = |column: usize| {
+            let read = op.columns[column].as_ref()?;
+            let copy = Buf::from_bytes(read.bytes());
+            Some((column, Slice::new(copy, 0, read.len)))
+        };
+        let kept = as_read.each().filter(is_named).filter_map(copy).collect();
         self.mend_named(op, lost);
         op.kind.note_inconsistent(!op.findings.is_empty());
+        kept
     }
 
     /// Redundancy is left where the `lost` columns are computed: what they are computed from is checked

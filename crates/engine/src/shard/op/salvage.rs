@@ -260,7 +260,7 @@ impl Shard {
                 // Who is named as wrong is not believed. Where nobody can be named, the operation could
                 // not go on without it.
                 let before = std::mem::take(&mut op.findings);
-                self.judge_sources(&mut op, lost);
+                self.judge_sources(&mut op, lost, Columns::default());
                 self.keep_findings(&mut op, before, lo);
             }
             self.decode_into(&mut op, lost, computed.iter().copied().collect());
