@@ -156,7 +156,7 @@ impl Array {
                 );
                 continue;
             }
-            // (A member that was replaced and keeps its slot, since the new one was lost: a view is due.)
+            // (A replaced member keeps its slot where the new one was lost: that view is due.)
             ensure!(
                 shown.is_none() || self.persist.view_due || self.durably_in_sync(at),
                 "shards take {shown:?} for slot {at}, which no durable table calls in sync"

@@ -64,8 +64,8 @@ fn a_repair_leaves_alone_what_was_built_from_strips_that_did_not_agree() {
 }
 
 /// Mirror of four, one copy wrong, two members gone. What is built for the one may be a copy of the
-/// wrong strip, and outvotes the right one while the other is built; a replacement of the member with
-/// the right strip gets it all the same.
+/// wrong strip, and outvotes the right one while the other is built; a replacement of the member
+/// with the right strip gets it all the same.
 #[test]
 fn a_replacement_has_the_strip_of_its_member_whatever_the_others_say_of_it() {
     let mut array = Scenario::new("1", 4).forgiving().start();
