@@ -701,9 +701,10 @@ impl Shard {
     pub(crate) fn record_written(&mut self, key: usize, device: DeviceId, failed: bool) {
         let op = &mut self.ops[key];
         op.pending -= 1;
-        if let Phase::Logging(logging) = &mut op.phase
-            && failed
-        {
+        if failed {
+            let Phase::Logging(logging) = &mut op.phase else {
+                unreachable!("records are on their way in no other phase");
+            };
             logging.failed.push(device);
         }
         if op.pending == 0 {
@@ -826,9 +827,10 @@ impl Shard {
     ) {
         self.ops[key].pending -= 1;
         if let Err(error) = result {
-            if let Phase::Writing { failed } = &mut self.ops[key].phase {
-                failed.push(device);
-            }
+            let Phase::Writing { failed } = &mut self.ops[key].phase else {
+                unreachable!("it writes in no other phase");
+            };
+            failed.push(device);
             self.report(device, error, true, offset);
         }
         if self.ops[key].pending == 0 {
