@@ -10,6 +10,7 @@
 //! what other machines know (the simulator compares regions with the array), and bytes (the
 //! simulator's oracle).
 
+use crate::geometry::Geometry;
 use crate::shard::log_writer::Flight;
 use crate::shard::op::kind::Kind;
 use crate::shard::op::work::{ReadWork, Work, WorkKind, WriteWork};
@@ -85,6 +86,11 @@ impl Shard {
     pub fn is_written(&self, region: RegionNo) -> bool {
         let gate = self.gates.get(region.0 as usize);
         gate.is_some_and(|gate| gate.is_written())
+    }
+
+    /// The shape that it works by.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
     }
 
     /// The array knows that nothing is under way here, and that nothing begins.

@@ -32,12 +32,15 @@ pub struct Look {
 }
 
 impl Machines {
-    /// A shard writes only in regions that are Dirty on the members. (One that holds gets the
-    /// regions of another shape with its next message.)
+    /// A shard writes only in regions that are Dirty on the members. (One that holds, or that does
+    /// not have the array's shape yet, gets the regions of another shape with its next message.)
     fn dirty_before_writes(&self, shard: u16) -> Result<(), String> {
         let machine = &self.shards[usize::from(shard)];
+        if machine.holds() || *machine.geometry() != **self.array.geometry() {
+            return Ok(());
+        }
         let regions = self.array.geometry().regions();
-        let writes = |region: &RegionNo| machine.is_written(*region) && !machine.holds();
+        let writes = |region: &RegionNo| machine.is_written(*region);
         let mut written = (0..regions).map(RegionNo).filter(writes);
         match written.find(|&region| !self.array.is_written(region)) {
             Some(RegionNo(region)) => {
