@@ -22,7 +22,7 @@ use std::array;
 use std::ops::Range;
 
 use crate::code::MAX_COLUMNS;
-use crate::ops::{Map, Shape};
+use crate::ops::{Map, Ops, Shape};
 
 /// Bytes of the widest vector.
 const MAX_WIDTH: usize = 64;
@@ -87,6 +87,12 @@ pub(crate) trait Isa: Copy {
     #[inline(always)]
     fn stream(self, vector: Self::Vector, to: &mut [u8]) {
         self.store(vector, to);
+    }
+    /// The instruction set that adds a source whose every coefficient is 1, where another is faster
+    /// at that than this one.
+    #[inline(always)]
+    fn plain_update(self) -> Option<&'static dyn Ops> {
+        None
     }
     /// Ends streams: what was stored past the caches is there for all that follows.
     #[inline(always)]

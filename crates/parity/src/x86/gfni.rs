@@ -3,6 +3,7 @@
 
 use std::arch::x86_64::*;
 
+use super::avx512::Avx512Gfni;
 use super::{ops, past_caches};
 use crate::generic::Isa;
 use crate::gf;
@@ -16,6 +17,11 @@ impl Avx2Gfni {
     pub(super) fn detect() -> Option<&'static dyn Ops> {
         let found = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("gfni");
         found.then_some(&Avx2Gfni(()) as &dyn Ops)
+    }
+
+    /// This kernel on a CPU that also has the wider one.
+    pub(super) fn beside(_wider: Avx512Gfni) -> &'static dyn Ops {
+        &Avx2Gfni(())
     }
 }
 

@@ -60,6 +60,11 @@ macro_rules! ops {
                 ) {
                     $crate::generic::update(isa, coefficients, source, bases, outputs);
                 }
+                if let Some(other) = $crate::generic::Isa::plain_update(*self)
+                    && coefficients.iter().all(|&coefficient| coefficient == 1)
+                {
+                    return other.update(coefficients, source, bases, outputs);
+                }
                 // SAFETY: the token exists only where detection found these features.
                 unsafe { with_features(*self, coefficients, source, bases, outputs) }
             }
