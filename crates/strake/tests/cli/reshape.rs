@@ -159,6 +159,18 @@ fn raid_5_becomes_raid_6_and_survives_two_members_less() {
         (&"6".into(), &1.into())
     );
     rig.until_state("data", "optimal");
+    // Asked again after its end, with the device that has become a member.
+    let found = |args: &[&str], code, error: &str| {
+        let run = rig.run(args).refused(code, error);
+        let json = run.json_error();
+        format!("{}; {}", json["found"], json["cure"])
+    };
+    let again = ["restripe", "data", "--level", "6", &fourth];
+    let text = found(&again, 2, "level-unreachable");
+    assert!(text.contains("has level 6 already"), "{text}");
+    let text = found(&["restripe", "data", "--add", &fourth], 4, "member-in-use");
+    assert!(text.contains("is member 3 of data already"), "{text}");
+    assert!(!text.contains("spare"), "{text}");
     rig.run(&["fail", "data", "0"]).ok();
     rig.run(&["fail", "data", "1"]).ok();
     rig.qemu_io("data", &["read -P 0x5a 0 8M", "write -P 0xa5 4M 1M"]);

@@ -722,6 +722,22 @@ impl Running {
             .and_then(|text| self.member(text).ok())
             .is_some_and(|member| in_service(&member))
     }
+    /// Refuses a device that is in service here already: a change of shape wants other ones.
+    pub(crate) fn not_joined(&self, path: &Path) -> Result<(), Failure> {
+        let member = path.to_str().and_then(|text| self.member(text).ok());
+        let Some(member) = member.filter(in_service) else {
+            return Ok(());
+        };
+        let (name, shown) = (self.name(), path.display());
+        let failure = |found| Failure::new(Code::MemberInUse, found);
+        Err(match member.slot {
+            Some(slot) => failure(format!("{shown} is member {} of {name} already", slot.0)).cure(
+                format!("give another device; strake show {name} lists the members"),
+            ),
+            None => failure(format!("{shown} is a spare of {name}"))
+                .cure(format!("strake remove {name} {shown} first")),
+        })
+    }
     /// Refuses a device with the superblock of a member or spare in service: another path to it, or
     /// a copy of it.
     pub(crate) fn not_in_service(&self, path: &Path, own: &Superblock) -> Result<(), Failure> {

@@ -38,6 +38,11 @@ fn level_with(superblock: &Superblock, devices: usize, wanted: Level) -> Result<
     let now = superblock.level;
     match now.with_parities(devices).filter(|_| devices > 0) {
         Some(level) if level == wanted => Ok(level),
+        _ if wanted == now => {
+            let found = format!("the array has level {now} already");
+            let cure = "strake restripe NAME --add DEV… adds data columns";
+            Err(Failure::new(Code::LevelUnreachable, found).cure(cure))
+        }
         _ => {
             let more = size::count(devices, "device");
             let found = format!("level {now} does not become {wanted} with {more} more");
@@ -177,9 +182,8 @@ impl Service {
             }
         };
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
-        if let Some(path) = paths.iter().find(|path| running.serves(path)) {
-            let found = format!("{} is a member or spare of {name}", path.display());
-            return Err(Failure::new(Code::MemberInUse, found).cure("remove the spare first"));
+        for path in &paths {
+            running.not_joined(path)?;
         }
         let permit = Permit {
             force: request.force,
