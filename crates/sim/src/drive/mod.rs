@@ -471,6 +471,12 @@ impl Ssd {
         waiting.any(|flight| flight.retry.is_some())
     }
 
+    /// Some I/O that is still to be answered has its deadline watched, as after a standstill.
+    pub fn is_late(&self) -> bool {
+        let mut waiting = self.flights.values().filter(|flight| !flight.abandoned);
+        waiting.any(|flight| flight.watched.is_some())
+    }
+
     /// What waits for an I/O that is not answered yet.
     pub fn owner_of(&self, op: OpNo) -> Option<Owner> {
         self.flights.get(&op).map(|flight| flight.owner)

@@ -112,6 +112,14 @@ impl Pasts {
             .filter(|(image, _)| image.drive == drive);
         of_drive.for_each(|(_, left)| *left = true);
     }
+
+    /// The member of this drive serves again. That it had left is known only to members that have
+    /// missed what came after: to these, an image from before is what it was last.
+    fn member_is_back(&mut self, drive: usize) {
+        let images = self.live.images.iter_mut();
+        let of_drive = images.filter(|(image, _)| image.drive == drive);
+        of_drive.for_each(|(_, left)| *left = false);
+    }
 }
 
 impl World {
@@ -120,6 +128,7 @@ impl World {
         for look in self.looks() {
             for drive in [look.in_sync, look.incoming].into_iter().flatten() {
                 self.pasts.sealed[drive] += 1;
+                self.pasts.member_is_back(drive);
             }
         }
         if self.pasts.by_chance && self.pasts.chance.percent(8) {
@@ -380,7 +389,11 @@ impl World {
             Ok(_) if self.pasts.is_strange(drive) => self.failure(format!(
                 "drive {drive} is of another past, and is taken back"
             )),
-            _ => Ok(()),
+            Ok(_) => {
+                self.pasts.member_is_back(drive);
+                Ok(())
+            }
+            Err(_) => Ok(()),
         }
     }
 

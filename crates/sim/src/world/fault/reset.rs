@@ -171,13 +171,14 @@ impl World {
     }
 
     /// It was not reset a moment ago, and no I/O that failed then is still to be answered: on a
-    /// slow device one try may take longer than the deadline for all of them.
+    /// slow device one try may take longer than the deadline for all of them. Nor is an I/O late
+    /// after a standstill: with a reset on top it may miss the deadline.
     fn in_peace(&self, index: usize) -> bool {
         let peace = PEACE * self.plan.latencies.deadline_ns;
         let now = self.clock.now();
         let ssd = &self.drives[index].ssd;
         let passed = |reset: Reset| !reset.fails(now) && now.since(reset.until) > peace;
-        !ssd.tries_again() && ssd.faults.reset.is_none_or(passed)
+        !ssd.tries_again() && !ssd.is_late() && ssd.faults.reset.is_none_or(passed)
     }
 
     /// Devices that did not answer in time are there again, some of them.
