@@ -29,6 +29,12 @@ use crate::daemon::array::seats::Seats;
 use crate::daemon::service::scrubs::PastScrub;
 use crate::settings::placement::PlacementRecord;
 
+/// How the name of a file begins that is to replace another and does not yet.
+const UNNAMED: &str = ".strake-";
+
+/// A file with such a name is written no more after so long.
+const LEFT_AFTER: Duration = Duration::from_secs(600);
+
 /// The folder of one daemon.
 #[derive(Clone, Debug)]
 pub(crate) struct Dir {
@@ -175,14 +181,50 @@ impl Dir {
             self.check_owner(&self.lasting)?;
         }
         // A machine without a writable /var serves all the same.
-        let lasting =
-            ["placement", "scrubs", "restoring", "seats"].map(|name| self.lasting.join(name));
-        for dir in lasting.into_iter().chain([self.names()]) {
+        for dir in self.lasting_folders() {
             if let Err(failure) = make(dir) {
                 tracing::warn!(%failure, "nothing that outlives a restart of the machine is kept");
             }
         }
         Ok(())
+    }
+
+    /// The folders below that for what outlives a restart of the machine.
+    fn lasting_folders(&self) -> impl Iterator<Item = PathBuf> {
+        let lasting =
+            ["placement", "scrubs", "restoring", "seats"].map(|name| self.lasting.join(name));
+        lasting.into_iter().chain([self.names()])
+    }
+
+    /// Removes files that a killed process left before it gave them their names. A young one may be
+    /// that of a command that still writes it.
+    fn remove_leftovers(&self) {
+        let own = [
+            self.here.clone(),
+            self.here.join("arrays"),
+            self.lasting.clone(),
+        ];
+        for folder in own.into_iter().chain(self.lasting_folders()) {
+            let Ok(entries) = fs::read_dir(&folder) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                let unnamed = entry
+                    .file_name()
+                    .as_encoded_bytes()
+                    .starts_with(UNNAMED.as_bytes());
+                let about = entry.metadata().ok().filter(fs::Metadata::is_file);
+                let written = about.and_then(|about| about.modified().ok());
+                let age = written.and_then(|written| written.elapsed().ok());
+                if unnamed && age.is_some_and(|age| age > LEFT_AFTER) {
+                    let left = entry.path();
+                    match fs::remove_file(&left) {
+                        Ok(()) => tracing::info!(left = %left.display(), "removed"),
+                        Err(error) => tracing::warn!(left = %left.display(), %error, "stays"),
+                    }
+                }
+            }
+        }
     }
 
     /// Takes the lock; a daemon that is just dying gets two seconds to let go.
@@ -209,6 +251,7 @@ impl Dir {
                 }
             }
         }
+        self.remove_leftovers();
         Ok(DirLock { _file: file })
     }
 
@@ -400,7 +443,7 @@ pub(crate) fn replace_bytes(target: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let folder = target.parent().unwrap_or(Path::new("/"));
     let mut file = tempfile::Builder::new()
-        .prefix(".strake-")
+        .prefix(UNNAMED)
         .permissions(fs::Permissions::from_mode(0o644))
         .tempfile_in(folder)?;
     file.write_all(bytes)?;
@@ -495,6 +538,32 @@ mod tests {
             std::os::unix::fs::chown(&open, Some(65534), None).expect("root may");
             assert_eq!(refused(&open), Err(Code::StateDir));
         }
+    }
+
+    #[test]
+    fn what_a_killed_daemon_was_writing_is_removed_by_the_next() {
+        let temporary = tempfile::tempdir().expect("temporary folder");
+        let dir = Dir::at(temporary.path());
+        dir.make().expect("folders");
+        let file = |name: &str, age: Duration| {
+            let path = temporary.path().join(name);
+            let written = std::time::SystemTime::now() - age;
+            let file = File::create(&path).expect("made");
+            file.set_modified(written).expect("it is ours");
+            path
+        };
+        let left = file(".strake-Ab3dEf", 2 * LEFT_AFTER);
+        let below = file("seats/.strake-Ab3dEf", 2 * LEFT_AFTER);
+        let young = file("placement/.strake-Ab3dEf", Duration::ZERO);
+        let other = file("known-files.json", 2 * LEFT_AFTER);
+        let lock = dir.lock().expect("first");
+        assert!(!left.exists() && !below.exists());
+        assert!(young.exists() && other.exists());
+        // A daemon that does not get the lock touches nothing.
+        let left = file(".strake-Ab3dEf", 2 * LEFT_AFTER);
+        assert!(dir.lock().is_err());
+        assert!(left.exists());
+        drop(lock);
     }
 
     #[test]
