@@ -88,8 +88,8 @@ pub(crate) trait Isa: Copy {
     fn stream(self, vector: Self::Vector, to: &mut [u8]) {
         self.store(vector, to);
     }
-    /// The kernel that adds a source where every coefficient is 1, if another one is faster
-    /// at that than this one.
+    /// The kernel that adds a source where every coefficient is 1, if another one is faster at
+    /// that than this one.
     #[inline(always)]
     fn plain_update(self) -> Option<&'static dyn Ops> {
         None

@@ -169,7 +169,7 @@ fn raid_5_becomes_raid_6_and_survives_two_members_less() {
     let text = found(&again, 2, "level-unreachable");
     assert!(text.contains("has level 6 already"), "{text}");
     let text = found(&["restripe", "data", "--add", &fourth], 4, "member-in-use");
-    assert!(text.contains("is member 3 of data already"), "{text}");
+    assert!(text.contains("has slot 3 of data"), "{text}");
     assert!(!text.contains("spare"), "{text}");
     rig.run(&["fail", "data", "0"]).ok();
     rig.run(&["fail", "data", "1"]).ok();

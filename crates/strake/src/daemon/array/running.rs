@@ -722,7 +722,7 @@ impl Running {
             .and_then(|text| self.member(text).ok())
             .is_some_and(|member| in_service(&member))
     }
-    /// Refuses a device that is in service here already: a change of shape wants other ones.
+    /// Refuses a device that is in service here already, where another one is wanted.
     pub(crate) fn not_joined(&self, path: &Path) -> Result<(), Failure> {
         let member = path.to_str().and_then(|text| self.member(text).ok());
         let Some(member) = member.filter(in_service) else {
@@ -731,9 +731,8 @@ impl Running {
         let (name, shown) = (self.name(), path.display());
         let failure = |found| Failure::new(Code::MemberInUse, found);
         Err(match member.slot {
-            Some(slot) => failure(format!("{shown} is member {} of {name} already", slot.0)).cure(
-                format!("give another device; strake show {name} lists the members"),
-            ),
+            Some(slot) => failure(format!("{shown} has slot {} of {name}", slot.0))
+                .cure("name a device that has no slot"),
             None => failure(format!("{shown} is a spare of {name}"))
                 .cure(format!("strake remove {name} {shown} first")),
         })

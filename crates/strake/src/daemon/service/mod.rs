@@ -568,19 +568,7 @@ impl Service {
                 let what = format!("{shown} is in service already");
                 return Ok(outcome(name, false, &what));
             }
-            (true, Some(_)) => {
-                let (found, cure) = match running.member(&shown)?.slot {
-                    Some(slot) => (
-                        format!("{shown} has slot {} of {name}", slot.0),
-                        "name a device that has no slot".to_owned(),
-                    ),
-                    None => (
-                        format!("{shown} is a spare of {name}"),
-                        format!("strake remove {name} {shown} first"),
-                    ),
-                };
-                return Err(Failure::new(Code::MemberInUse, found).cure(cure));
-            }
+            (true, Some(_)) => running.not_joined(&path)?,
         }
         let own = own_superblock(&path, running.uuid);
         let status = running.status()?;

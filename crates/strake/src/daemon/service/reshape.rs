@@ -34,13 +34,18 @@ fn size_with(superblock: &Superblock, data_bytes: u64) -> u64 {
 }
 
 /// The level that so many devices more make of this one, which is to be `wanted`.
-fn level_with(superblock: &Superblock, devices: usize, wanted: Level) -> Result<Level, Failure> {
+fn level_with(
+    name: &str,
+    superblock: &Superblock,
+    devices: usize,
+    wanted: Level,
+) -> Result<Level, Failure> {
     let now = superblock.level;
     match now.with_parities(devices).filter(|_| devices > 0) {
         Some(level) if level == wanted => Ok(level),
         _ if wanted == now => {
             let found = format!("the array has level {now} already");
-            let cure = "strake restripe NAME --add DEV… adds data columns";
+            let cure = format!("strake restripe {name} --add DEV… adds data columns");
             Err(Failure::new(Code::LevelUnreachable, found).cure(cure))
         }
         _ => {
@@ -388,7 +393,7 @@ fn restripe_action(
             last: request.force,
         })),
         (Some(level), None) => {
-            let wanted = level_with(now, count, level)?;
+            let wanted = level_with(name, now, count, level)?;
             Ok(RestripeAction::Change(Change::Level(wanted)))
         }
         (None, Some("add")) if now.level == Level::Raid1 => unreachable(
