@@ -708,3 +708,29 @@ fn every_event_has_a_meaning() {
         .collect();
     assert_eq!(gone, Vec::<&String>::new(), "no source has these events");
 }
+
+/// Arguments that a usage shows behind an option that would take them for its values.
+fn swallowed(command: &Command, into: &mut Vec<String>) {
+    for inner in command.get_subcommands() {
+        swallowed(inner, into);
+    }
+    let usage = command.clone().render_usage().to_string();
+    let several = |arg: &&Arg| arg.get_num_args().is_some_and(|n| n.max_values() > 1);
+    for option in command.get_opts().filter(several) {
+        let option = option.to_string();
+        for (_, behind) in usage.lines().filter_map(|l| l.split_once(&option)) {
+            let names = command.get_positionals().map(ToString::to_string);
+            let taken = names.filter(|name| behind.contains(name));
+            into.extend(taken.map(|name| format!("{}: {name}", command.get_name())));
+        }
+    }
+}
+
+#[test]
+fn no_usage_has_an_argument_behind_an_option_with_several_values() {
+    let mut root = Cli::command();
+    root.build();
+    let mut found = Vec::new();
+    swallowed(&root, &mut found);
+    assert_eq!(found, Vec::<String>::new(), "the option takes them");
+}

@@ -440,9 +440,17 @@ pub(crate) struct GrowArgs {
     pub(crate) dry_run: bool,
 }
 
+/// NAME comes first: behind `--add` it would be taken for a device.
+const RESTRIPE_USAGE: &str = "\
+strake restripe [OPTIONS] <NAME> --level <LEVEL> [DEV]...
+       strake restripe [OPTIONS] <NAME> --add <DEV>...
+       strake restripe [OPTIONS] <NAME> <--strip <SIZE>|--group-size <N>|--rotate>
+       strake restripe [OPTIONS] <NAME> <--stop|--continue>";
+
 /// Arguments of `restripe`.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["level", "add", "strip", "group_size", "rotate", "stop", "go_on"])))]
+#[command(override_usage = RESTRIPE_USAGE)]
 pub(crate) struct RestripeArgs {
     pub(crate) name: String,
     /// 5, 6, 7.3 or N+M: with as many devices as it has parities more; of a mirror with as many
