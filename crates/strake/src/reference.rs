@@ -279,7 +279,10 @@ const EVENTS: &[Group] = &[
                 "job_started",
                 "A rebuild, resync, scrub, restripe or zeroing began or went on.",
             ),
-            ("job_stopped", "It was paused; the effect says why."),
+            (
+                "job_stopped",
+                "It was paused or ended; the cause says why, the effect which job it is.",
+            ),
             ("job_finished", "It is done, with what it found."),
         ],
     ),
