@@ -129,7 +129,7 @@ catalogue! {
         "RAID 0, 5, 6, 7.3 and N+M take data columns, one for each device, up to 64 members; 50, 60 and 70 whole groups";
     /// A backup taken in the middle of a move.
     BackupMoving, "backup-moving", Refused,
-        "the frontier has gone on since the backup, and only members tell where it is: start the array from those whose superblocks are whole";
+        "the frontier has gone on since the backup, and only members tell where it is: start the array from members with whole superblocks";
     /// Members without more room.
     NothingToGrow, "nothing-to-grow", Refused,
         "replace every member, and every spare, by a larger one first (strake replace)";

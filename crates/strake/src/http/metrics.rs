@@ -102,11 +102,11 @@ const FAMILIES: &[(&str, &str)] = &[
     (RECENT_WRITES, "Recent writes of the member, by quantiles."),
     (
         "strake_member_read_latency_us",
-        "The same in microseconds: superseded, kept for those who read it.",
+        "The same in microseconds: superseded, kept for programs that read it.",
     ),
     (
         "strake_member_write_latency_us",
-        "The same in microseconds: superseded, kept for those who read it.",
+        "The same in microseconds: superseded, kept for programs that read it.",
     ),
     (
         "strake_undecided_bytes",

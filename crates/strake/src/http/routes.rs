@@ -230,7 +230,7 @@ pub(crate) fn all() -> Vec<Route> {
         route(
             Method::POST,
             "/v1/config/restore",
-            "Make arrays of a backup again whose superblocks are lost",
+            "Make arrays of a backup again that lost their superblocks",
             |s, (), JsonBody(asked)| s.restore(&asked),
         ),
         route(Method::GET, "/v1/pools", "Pools of spares", |s, (), ()| {
