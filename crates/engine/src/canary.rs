@@ -22,6 +22,8 @@ pub enum Canary {
     OlderMapReturns,
     /// A member that has lost a copy of its superblock is believed as if it had been torn.
     EmptiedBelieved,
+    /// A member that lost its content while it served counts as one that holds valid data.
+    EmptiedKept,
     /// Superblocks tell of a new frontier before the rows are durable in the new shape.
     FrontierBeforeRows,
     /// A window of data that moves over itself is not copied first.
@@ -215,7 +217,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 93] = [
+    pub const ALL: [Canary; 94] = [
         Canary::ReplayTrustsRest,
         Canary::SourcesUnchecked,
         Canary::NoStripeOrder,
@@ -291,6 +293,7 @@ impl Canary {
         Canary::PastIgnored,
         Canary::OlderMapReturns,
         Canary::EmptiedBelieved,
+        Canary::EmptiedKept,
         Canary::RebuiltGetNoRecords,
         Canary::StopKeepsBase,
         Canary::ResumedNotSpread,
@@ -393,6 +396,7 @@ impl Canary {
             Canary::PastIgnored => "past-ignored",
             Canary::OlderMapReturns => "older-map-returns",
             Canary::EmptiedBelieved => "emptied-believed",
+            Canary::EmptiedKept => "emptied-kept",
             Canary::RebuiltGetNoRecords => "rebuilt-get-no-records",
             Canary::StopKeepsBase => "stop-keeps-base",
             Canary::ResumedNotSpread => "resumed-not-spread",

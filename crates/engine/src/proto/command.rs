@@ -15,6 +15,10 @@ pub enum Command {
     Fail(Slot),
     /// Take this very device out of service: a member, a replacement, or a spare.
     FailDevice(DeviceId),
+    /// These devices hold nothing of their members any more: they are out of service, whatever
+    /// depends on them. Where the level cannot do without them, the array fails, and nothing is
+    /// written to any of them.
+    Emptied(Vec<DeviceId>),
     /// Forget the member of this slot (failed, missing or stale) or this spare.
     Remove(MemberRef),
     /// Add a spare; it is used at once where a member is missing.

@@ -802,6 +802,7 @@ impl World {
                 self.last_loss = self.oracle.moment();
                 self.note(format!("{device:?} is released"));
                 self.close(device);
+                self.empty_released(device);
             }
             ArrayOutput::Started => {
                 self.note("the array serves".to_owned());

@@ -413,6 +413,38 @@ fn the_last_redundancy_is_not_given_away_on_request() {
     raid5.write(30).verify();
 }
 
+/// What is known to hold nothing does not serve on because the level needs it.
+#[test]
+fn members_that_are_empty_go_out_whatever_depends_on_them() {
+    let device = |array: &mut Scenario, slot: u8| {
+        let drive = array.drive(slot);
+        array.world.drives[drive].device.expect("it serves")
+    };
+    let mut raid5 = Scenario::new("5", 4).start();
+    raid5.write(30);
+    let [one, two] = [0, 2].map(|slot| device(&mut raid5, slot));
+    assert_eq!(raid5.command(Command::Emptied(vec![one])), Ok(()));
+    raid5.write(30).verify();
+    let refused = raid5.command(Command::Emptied(vec![two, one]));
+    assert_eq!(refused, Err(CommandError::NoSuchMember));
+    assert_eq!(raid5.state(), ArrayState::Degraded);
+
+    let mut raid6 = Scenario::new("6", 5).start();
+    raid6.write(30);
+    let drives = [0, 1, 3].map(|slot| raid6.drive(slot));
+    let devices = [0, 1, 3].map(|slot| device(&mut raid6, slot)).to_vec();
+    let generation = |array: &Scenario, drive: usize| {
+        let own = array.world.drives[drive].superblock(array.world.array);
+        own.expect("it has one").generation
+    };
+    let before = drives.map(|drive| generation(&raid6, drive));
+    let failed = raid6.command(Command::Emptied(devices));
+    assert_eq!(failed, Err(CommandError::NotServing));
+    assert_eq!(raid6.state(), ArrayState::Failed);
+    // A superblock on one of them would make it look like a member in sync.
+    assert_eq!(before, drives.map(|drive| generation(&raid6, drive)));
+}
+
 #[test]
 fn a_member_is_replaced_while_it_serves() {
     let mut raid60 = Scenario::new("60", 8).start();

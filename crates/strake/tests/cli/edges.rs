@@ -320,8 +320,36 @@ fn a_member_file_that_was_emptied_is_out_when_its_array_stops() {
     file.set_len(64 << 20).expect("long again");
     rig.run(&["stop", "data"]).ok();
     assert_eq!(rig.run(&["scan"]).ok().json()[0]["state"], "degraded");
-    let told = |e: &serde_json::Value| e["event"] == "member_emptied" || e["event"] == "member_out";
-    assert!(rig.events().iter().any(told), "{}", rig.log());
+    let events = rig.events();
+    let named = |name: &str| events.iter().find(|e| e["event"] == name);
+    assert!(named("member_emptied").is_some(), "{}", rig.log());
+    // An administrator asked for nothing.
+    let out = named("member_out").expect("the member went out");
+    assert_eq!(out["cause"], "emptied", "{out}");
+}
+
+/// Where the level could not do without them, the members stayed in service: the stop made their
+/// superblocks anew, and the next start served zeros as `optimal`.
+#[test]
+fn an_array_that_loses_too_many_emptied_files_at_its_stop_is_not_optimal_again() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(3);
+    rig.create("data", "5", NONE, &files).ok();
+    for path in &files[1..] {
+        let file = File::options().write(true).open(path).expect("there");
+        file.set_len(0).expect("cut");
+        file.set_len(64 << 20).expect("long again");
+    }
+    rig.run(&["stop", "data"]);
+    let events = rig.events();
+    let effects = events.iter().filter(|e| e["event"] == "member_emptied");
+    assert_eq!(effects.count(), 2, "{}", rig.log());
+    for path in &files[1..] {
+        assert!(rig::bytes(path).iter().all(|&byte| byte == 0), "{path}");
+    }
+    let refused = rig.run(&["--json", "start", "data"]);
+    refused.refused(4, "members-missing");
 }
 
 /// `--slot` was ignored where the array needed no restoring.

@@ -495,6 +495,7 @@ impl Array {
             Command::ContinueRestripe => self.stop_restripe(false),
             Command::Fail(slot) => self.fail_member(slot),
             Command::FailDevice(device) => self.fail_device(device),
+            Command::Emptied(devices) => self.devices_emptied(&devices),
             // All else would change what the change was begun for.
             _ if self.reshape.is_some() => {
                 let reshape = self.reshape.as_mut().expect("looked at");
@@ -570,6 +571,25 @@ impl Array {
         }
         self.member_out(device, OutCause::Asked);
         Ok(Changed::Yes)
+    }
+
+    pub(crate) fn are_members(&self, devices: &[DeviceId]) -> Result<(), CommandError> {
+        let known = devices
+            .iter()
+            .all(|device| self.members.contains_key(device));
+        known.then_some(()).ok_or(CommandError::NoSuchMember)
+    }
+
+    /// Unlike a member that an administrator puts out, these have nothing to be kept for.
+    fn devices_emptied(&mut self, devices: &[DeviceId]) -> Result<Changed, CommandError> {
+        self.are_members(devices)?;
+        for device in devices {
+            self.member_out(*device, OutCause::Emptied);
+        }
+        match self.stage {
+            Stage::Failed => Err(CommandError::NotServing),
+            _ => Ok(Changed::Yes),
+        }
     }
 
     fn remove_slot(&mut self, slot: Slot) -> Result<Changed, CommandError> {

@@ -52,7 +52,8 @@ pub(crate) fn keeps(cause: OutCause) -> bool {
     match cause {
         // The device that was found does not count, but the member itself may still come.
         OutCause::OlderImage | OutCause::Unfit => true,
-        OutCause::Emptied | OutCause::Shrunk => false,
+        OutCause::Emptied => hit(Canary::EmptiedKept),
+        OutCause::Shrunk => false,
         OutCause::NotFound
         | OutCause::Stale
         | OutCause::Gone

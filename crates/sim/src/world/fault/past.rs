@@ -13,7 +13,9 @@
 //!   judges that by what is read. A power cut between the image and the leave takes the image away:
 //!   the array cannot tell it then;
 //! * *emptied* drives: cut short and made as long again, or wiped from the beginning. One copy of
-//!   the superblock is whole, the other is zeros, and so is what lies between.
+//!   the superblock is whole, the other is zeros, and so is what lies between;
+//! * drives that are *found empty* while the array serves: the array hears of it, and once it has
+//!   released the drive, all of it is zeros, or all of its data.
 //!
 //! Such a drive counts as lost until it is another member. The oracle judges: whatever is read from
 //! it, and redundancy that rests on it, is wrong. What is more, it is never taken back as the
@@ -25,7 +27,7 @@
 
 use std::collections::BTreeSet;
 
-use strake_engine::event::{Changed, CommandError};
+use strake_engine::event::{Changed, Command, CommandError};
 use strake_engine::units::*;
 use strake_format::{Layout, MemberUuid, SUPERBLOCK_BYTES, Superblock};
 
@@ -59,6 +61,7 @@ pub struct Pasts {
     /// Drives that hold something of another past.
     strange: BTreeSet<usize>,
     live: Live,
+    found_empty: FoundEmpty,
 }
 
 /// Images that were taken while the array serves.
@@ -67,6 +70,13 @@ struct Live {
     chance: Prng,
     /// Each with whether its member has left since.
     images: Vec<(Image, bool)>,
+}
+
+/// Drives that lose what they hold while the array serves.
+#[derive(Debug)]
+struct FoundEmpty {
+    chance: Prng,
+    devices: BTreeSet<DeviceId>,
 }
 
 impl Live {
@@ -87,6 +97,10 @@ impl Pasts {
             live: Live {
                 chance: Prng::new(seed, Purpose::LiveImage),
                 images: Vec::new(),
+            },
+            found_empty: FoundEmpty {
+                chance: Prng::new(seed ^ 1, Purpose::Past),
+                devices: BTreeSet::new(),
             },
         }
     }
@@ -256,7 +270,7 @@ impl World {
         self.note(format!("drive {drive} is what it was in an image"));
     }
 
-    /// While nothing runs: these bytes of the drive are zeros from now on.
+    /// While nothing uses it: these bytes of the drive are zeros from now on.
     pub fn empty(&mut self, drive: usize, from: u64, to: u64) {
         self.drives[drive]
             .ssd
@@ -270,6 +284,41 @@ impl World {
         self.note(format!(
             "drive {drive} is emptied from {from:#x} to {to:#x}"
         ));
+    }
+
+    /// An administrator's wish to put the member of this drive out becomes, at times, what the
+    /// array is told of a drive that is empty. Draws of its own.
+    pub(crate) fn found_empty_instead(&mut self, drive: usize) -> Option<Command> {
+        let device = self.drives[drive].device?;
+        let found = &mut self.pasts.found_empty;
+        found.chance.percent(40).then(|| {
+            found.devices.insert(device);
+            Command::Emptied(vec![device])
+        })
+    }
+
+    /// The array has released a device: nothing reads or writes it any more.
+    pub(crate) fn empty_released(&mut self, device: DeviceId) {
+        if !self.pasts.found_empty.devices.remove(&device) {
+            return;
+        }
+        let drive = self.devices[device.0 as usize];
+        let ssd = &self.drives[drive].ssd;
+        if ssd.faults.gone || ssd.in_flight() > 0 {
+            return;
+        }
+        let len = ssd.len() / 4096 * 4096;
+        let layout = self.drives[drive]
+            .carried()
+            .map(|(superblock, _)| superblock.layout);
+        match layout.filter(|_| self.pasts.found_empty.chance.percent(50)) {
+            Some(layout) => self.empty(
+                drive,
+                layout.data_offset,
+                layout.data_offset + layout.data_bytes,
+            ),
+            None => self.empty(drive, 0, len),
+        }
     }
 
     /// What this drive holds is what its member held last after all.

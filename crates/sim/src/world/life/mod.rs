@@ -698,7 +698,9 @@ impl World {
             Action::Latent => self.spoil(&situation, slot, index),
             _ => {
                 self.drives[index].doomed = true;
-                self.command(Command::Fail(Slot(slot as u8)));
+                let fail = Command::Fail(Slot(slot as u8));
+                let command = self.found_empty_instead(index).unwrap_or(fail);
+                self.command(command);
                 Ok(())
             }
         }
@@ -904,7 +906,10 @@ impl World {
     pub(crate) fn scrub(&mut self) {
         self.refresh_resyncing();
         let corrupt = !self.silent.corrupt.is_empty() || !self.decay.is_empty();
-        self.scrub_must_agree = !self.resyncing && !corrupt;
+        // One that is at work goes on, and counts what it found while something was wrong.
+        let jobs = self.machines().array.status().jobs;
+        let goes_on = jobs.iter().any(|job| job.kind == JobKind::Scrub);
+        self.scrub_must_agree = !self.resyncing && !corrupt && !goes_on;
         let mode = match self.chance.faults.percent(50) {
             true => ScrubMode::Repair,
             false => ScrubMode::Check,

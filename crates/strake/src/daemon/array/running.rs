@@ -759,13 +759,14 @@ impl Running {
         }
     }
     /// Slots in service with members that are files, and these files.
-    pub(crate) fn files(&self) -> Result<Vec<(Slot, PathBuf)>, Failure> {
+    pub(crate) fn files(&self) -> Result<Vec<(Slot, DeviceId, PathBuf)>, Failure> {
         self.with(|s| {
             let status = s.status_now()?;
             let file = |m: &MemberStatus| {
-                let path = s.path(m.device?)?;
+                let device = m.device?;
+                let path = s.path(device)?;
                 let is_file = matches!(sysfs::identity(&path), Ok(Identity::File(..)));
-                Some((m.slot.filter(|_| is_file)?, path))
+                Some((m.slot.filter(|_| is_file)?, device, path))
             };
             let served = status.members.iter().filter(|m| in_service(m));
             Ok(served.filter_map(file).collect())

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use strake_engine::event::{ArrayState, Command, Status};
 
 use crate::api::OutcomeJson;
-use crate::common::errors::Failure;
+use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running::Running;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::{Service, locked, outcome};
@@ -139,8 +139,9 @@ fn put_out_emptied(running: &Running, events: &EventLog) {
     let Ok(files) = running.files() else { return };
     let (found, emptied) = channel();
     let look = move || {
-        for (slot, path) in files {
-            if matches!(find::look(&path), Ok(None)) && found.send((slot, path)).is_err() {
+        for (slot, device, path) in files {
+            let emptied = matches!(find::look(&path), Ok(None));
+            if emptied && found.send((slot, device, path)).is_err() {
                 return;
             }
         }
@@ -151,18 +152,26 @@ fn put_out_emptied(running: &Running, events: &EventLog) {
         return;
     }
     let until = Instant::now() + LOOK_PATIENCE;
-    while let Ok((slot, path)) =
-        emptied.recv_timeout(until.saturating_duration_since(Instant::now()))
-    {
-        let out = running.command(Command::Fail(slot));
+    let left = || until.saturating_duration_since(Instant::now());
+    let emptied: Vec<_> = std::iter::from_fn(|| emptied.recv_timeout(left()).ok()).collect();
+    if emptied.is_empty() {
+        return;
+    }
+    // All at once: superblocks that say that one is out are written to none of the others.
+    let devices = emptied.iter().map(|(_, device, _)| *device).collect();
+    let out = running.command(Command::Emptied(devices));
+    for (slot, _, path) in emptied {
         events.note(Happened {
             array: Some(running.name().to_string()),
             slot: Some(slot.0),
             event: "member_emptied",
             device: Some(path.display().to_string()),
             cause: Some("no superblock is left at either of its places".to_owned()),
-            effect: Some(match out {
+            effect: Some(match &out {
                 Ok(_) => "put out before the stop".to_owned(),
+                Err(failure) if failure.code == Code::NotServing => {
+                    "put out, and the array has failed: the level does not survive it".to_owned()
+                }
                 Err(failure) => format!("still in service: {}", failure.found),
             }),
             ..Happened::default()
