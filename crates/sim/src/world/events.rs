@@ -6,6 +6,7 @@
 
 use strake_engine::Decision;
 use strake_engine::event::*;
+use strake_engine::units::Slot;
 
 use crate::world::{SimResult, World};
 
@@ -121,6 +122,25 @@ impl World {
         match event.kind {
             EventKind::JobFinished { .. } => self.audit_decay(),
             _ => Ok(()),
+        }
+    }
+
+    /// A member has too many read errors, and the array may have no spare of its own: there is one
+    /// elsewhere, or none.
+    pub(crate) fn answer_failing(&mut self, slot: Slot) {
+        let members = self.machines().array.status().members;
+        let wants = members
+            .iter()
+            .any(|m| m.slot == Some(slot) && m.wants_spare);
+        let has = wants && !self.chance.faults.one_in(4);
+        match has.then(|| self.fresh()).flatten() {
+            Some(new) => {
+                let device = new.device;
+                let id = self.command(Command::Replace(slot, new));
+                self.offered.insert(id, vec![device]);
+            }
+            None if wants => drop(self.command(Command::SparesElsewhere(false))),
+            None => {}
         }
     }
 }
