@@ -24,6 +24,8 @@ pub enum Canary {
     EmptiedBelieved,
     /// A member that lost its content while it served counts as one that holds valid data.
     EmptiedKept,
+    /// A region in which strips were built is decided where a scrub finds that they agree.
+    AgreementDecides,
     /// Superblocks tell of a new frontier before the rows are durable in the new shape.
     FrontierBeforeRows,
     /// A window of data that moves over itself is not copied first.
@@ -217,7 +219,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary.
-    pub const ALL: [Canary; 94] = [
+    pub const ALL: [Canary; 95] = [
         Canary::ReplayTrustsRest,
         Canary::SourcesUnchecked,
         Canary::NoStripeOrder,
@@ -294,6 +296,7 @@ impl Canary {
         Canary::OlderMapReturns,
         Canary::EmptiedBelieved,
         Canary::EmptiedKept,
+        Canary::AgreementDecides,
         Canary::RebuiltGetNoRecords,
         Canary::StopKeepsBase,
         Canary::ResumedNotSpread,
@@ -397,6 +400,7 @@ impl Canary {
             Canary::OlderMapReturns => "older-map-returns",
             Canary::EmptiedBelieved => "emptied-believed",
             Canary::EmptiedKept => "emptied-kept",
+            Canary::AgreementDecides => "agreement-decides",
             Canary::RebuiltGetNoRecords => "rebuilt-get-no-records",
             Canary::StopKeepsBase => "stop-keeps-base",
             Canary::ResumedNotSpread => "resumed-not-spread",

@@ -181,6 +181,9 @@ pub struct Superblock {
     pub carved: bool,
     /// Pages of the region map may say that regions are undecided (see [`crate::region_map`]).
     pub undecided: bool,
+    /// Since the first of the regions that are undecided became so, no strip of any of them was
+    /// built from the others: where its strips agree, they were written anew.
+    pub witnessed: bool,
     /// Pages of the region map may say which versions every member had when the array was last
     /// whole (see [`crate::region_map`]).
     pub map_whole_at: bool,

@@ -382,6 +382,10 @@ impl Array {
                 offset,
                 len,
             } => {
+                if let Some(within) = self.within_data(device, offset) {
+                    let row = Row(within / self.geometry.strip);
+                    self.strip_was_built(self.geometry.region(row));
+                }
                 if let Some(slot) = self.slot_of(device) {
                     self.event(EventKind::Repaired {
                         slot,

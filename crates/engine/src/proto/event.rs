@@ -353,7 +353,7 @@ pub enum JobKind {
 /// Why a region is undecided no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// A scrub of all of it found that its strips agree.
+    /// A scrub of all of it found that its strips agree, and none was built meanwhile.
     Agreed,
     /// An administrator takes the data for right; parity was computed anew.
     Accepted,

@@ -456,6 +456,7 @@ pub(crate) fn superblocks(
         settings: definition.settings,
         zeroing: false,
         undecided: false,
+        witnessed: false,
         map_whole_at: false,
         numbers_noted: true,
         scrub: None,

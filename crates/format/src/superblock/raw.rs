@@ -22,7 +22,7 @@ const VERSION_MAJOR: u16 = 1;
 /// other groups, or to parities that rotate, 9 arrays that are zeroed, 10 which superblocks a
 /// member has, 11 a log base above all numbers used. What a superblock says is the oldest that
 /// knows all of its bytes, so that an older program goes on reading it.
-const VERSION_MINOR: u16 = 11;
+const VERSION_MINOR: u16 = 12;
 const CHECKSUM_AT: usize = 12;
 /// The array's data begins with a table of volumes: its block device is none that a user may have.
 const FEATURE_CARVED: u64 = 1;
@@ -45,6 +45,11 @@ const FEATURE_UNDECIDED: u64 = 128;
 /// Pages of the region map may say which versions every member had: a program that does not believe
 /// those pages goes by older ones, or has none.
 const FEATURE_WHOLE_AT: u64 = 256;
+/// Since regions became undecided, no strip of them was built from the others. A program that does
+/// not know this clears it, and may build some.
+const FEATURE_WITNESSED: u64 = 1;
+/// Features that a program may ignore.
+const FEATURES_COMPATIBLE: u64 = FEATURE_WITNESSED;
 /// Features without which a superblock cannot be read rightly.
 const FEATURES_KNOWN: u64 = FEATURE_CARVED
     | FEATURE_FIXED_PARITIES
@@ -398,6 +403,10 @@ impl Superblock {
         ];
         let used = features.iter().filter(|(used, _)| *used);
         raw.features_incompatible = used.map(|(_, bit)| bit).sum::<u64>().into();
+        raw.features_compatible = match self.witnessed {
+            true => FEATURE_WITNESSED.into(),
+            false => 0.into(),
+        };
         raw.clean = if self.clean { 2 } else { 1 };
         raw.covered = if self.covered { 2 } else { 1 };
         raw.log_base = self.log_base.into();
@@ -660,6 +669,7 @@ impl RawSuperblock {
         let slots = self.slots.iter().map(|row| row.known);
         let mut known = slots.chain(self.replacements.iter().map(|row| row.known));
         let uses = [
+            (12, self.features_compatible.get() != 0),
             (11, self.numbers_noted != 0),
             (
                 10,
@@ -800,7 +810,8 @@ impl RawSuperblock {
             .any(|&byte| byte != 0);
         let used = used || self.version_minor.get() < self.minor_in_use() || !self.scrubs.sound();
         let newer = self.version_minor.get() > VERSION_MINOR;
-        if !newer && (used || self.features_compatible.get() != 0) {
+        let unknown = self.features_compatible.get() & !FEATURES_COMPATIBLE;
+        if !newer && (used || unknown != 0) {
             return Err(Invalid::Reserved);
         }
         Ok(())
@@ -840,6 +851,7 @@ impl RawSuperblock {
             },
             carved: self.features_incompatible.get() & FEATURE_CARVED != 0,
             undecided: self.features_incompatible.get() & FEATURE_UNDECIDED != 0,
+            witnessed: self.features_compatible.get() & FEATURE_WITNESSED != 0,
             map_whole_at: self.features_incompatible.get() & FEATURE_WHOLE_AT != 0,
             clean: match self.clean {
                 1 => false,

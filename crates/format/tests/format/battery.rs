@@ -325,11 +325,26 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
 fn a_newer_minor_version_may_use_what_this_one_leaves_zero() {
     let superblock = superblock(Level::Raid5, 3, 3, 0);
     let mut bytes = superblock.encode(4096);
-    for (at, byte) in [(10, 12), (32, 8), (3800, 1), (187, 5)] {
+    for (at, byte) in [(10, 13), (32, 8), (3800, 1), (187, 5)] {
         bytes[at] = byte;
     }
     reseal(&mut bytes[..]);
     assert_eq!(Superblock::decode(&bytes[..], 4096), Ok(superblock));
+}
+
+/// A program that knows nothing of it ignores it, and leaves it out of what it writes.
+#[test]
+fn that_undecided_regions_are_witnessed_is_a_compatible_feature() {
+    let mut superblock = superblock(Level::Raid6, 4, 4, 0);
+    assert_eq!(superblock.encode(4096)[32..40], [0; 8], "as it always was");
+    (superblock.undecided, superblock.witnessed) = (true, true);
+    let mut bytes = superblock.encode(4096);
+    assert_eq!((bytes[10], &bytes[32..34]), (12, &[1, 0][..]));
+    assert_eq!(Superblock::decode(&bytes[..], 4096), Ok(superblock));
+    bytes[32] = 3;
+    reseal(&mut bytes[..]);
+    let refused = Superblock::decode(&bytes[..], 4096);
+    assert!(refused.is_err(), "{refused:?}");
 }
 
 #[test]

@@ -896,7 +896,8 @@ fn lost_as_one_joins(array: &mut Scenario, rng: &mut Prng) {
 }
 
 /// A parity is built from strips of which one rots; then data is taken for right as it is, and the
-/// power goes. The region is undecided as before, or its strips agree; what users read stays.
+/// power goes. The region is undecided as before, or its strips agree; what users read stays. Or
+/// the last strip that says otherwise goes with its member, and the region stays undecided.
 fn accepted(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     let geometry = array.world.geometry.clone();
@@ -904,10 +905,29 @@ fn accepted(array: &mut Scenario, rng: &mut Prng) {
     let stripe = rng.below(geometry.stripes());
     let rots = rng.index(k);
     array.rot(stripe, rots);
-    let lost = geometry.slot(StripeNo(stripe), k + rng.index(m)).0;
-    array.lose(lost).add().made_whole();
+    let lost = rng.index(m);
+    let slot = |parity: usize| geometry.slot(StripeNo(stripe), k + parity).0;
+    array.lose(slot(lost)).add().made_whole();
     let undecided = |array: &mut Scenario| array.world.machines().array.status().undecided.len();
     assert!(undecided(array) > 0, "what was built has a wrong source");
+    if rng.percent(30) {
+        // What did not agree leaves, too.
+        for parity in (0..m).filter(|&parity| parity != lost) {
+            array.lose(slot(parity)).add().made_whole();
+        }
+        if rng.percent(50) {
+            array.stop().start();
+        }
+        array
+            .command(Command::StartScrub(ScrubMode::Check))
+            .expect("it scrubs");
+        array.rest();
+        assert!(
+            undecided(array) > 0,
+            "a region is called decided for strips that were built from what rots"
+        );
+        return;
+    }
     let drive = array.drive(geometry.slot(StripeNo(stripe), rots).0);
     let at = array.world.superblock.layout.data_offset
         + geometry.row_offset(geometry.row(StripeNo(stripe)).1);

@@ -229,6 +229,48 @@ fn superblocks_say_so_no_more_when_no_region_is_undecided() {
     }
 }
 
+/// The parity that did not agree left with its member. What was built instead agrees with the wrong
+/// block, and so did all: a scrub called that decided.
+#[test]
+fn agreement_is_no_proof_once_a_strip_was_built_from_the_others() {
+    let witnessed = |array: &mut Scenario| {
+        let status = array.world.machines().array.status();
+        status.superblock.witnessed
+    };
+    for returns in [false, true] {
+        let mut array = undecided(9);
+        assert_eq!(
+            (undecided_regions(&mut array), witnessed(&mut array)),
+            (1, true)
+        );
+        assert_eq!(inconsistent(&mut array), 1);
+        let slot = array.world.geometry.slot(StripeNo(4), 4).0;
+        array.lose(slot).add().made_whole();
+        assert_eq!(inconsistent(&mut array), 0);
+        assert_eq!(
+            (undecided_regions(&mut array), witnessed(&mut array)),
+            (1, false)
+        );
+        if returns {
+            array.stop().start();
+            array.rest();
+        }
+        // Nor does it matter that all of it is written anew: nobody knows what of it was.
+        array.write_all().rest();
+        assert_eq!(inconsistent(&mut array), 0);
+        assert_eq!(undecided_regions(&mut array), 1);
+        array.command(Command::AcceptData).expect("it is undecided");
+        array.rest();
+        array.steps(1000);
+        array.rest();
+        assert_eq!(
+            (undecided_regions(&mut array), witnessed(&mut array)),
+            (0, false)
+        );
+        assert_eq!(copies_that_say_so(&array.world), (0, 12));
+    }
+}
+
 fn undecided_regions(array: &mut Scenario) -> usize {
     array.world.machines().array.status().undecided.len()
 }

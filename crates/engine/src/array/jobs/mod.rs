@@ -763,7 +763,8 @@ impl Array {
     }
 
     /// A region in which a scrub finds that all strips agree is undecided no more: what did not
-    /// agree was written anew.
+    /// agree was written anew. Where strips were built meanwhile they agree in any case, and only
+    /// an administrator decides.
     fn note_agreement(&mut self, done: &Running) {
         let region = self.geometry.region(done.first);
         let rows = self.geometry.region_rows(region);
@@ -773,7 +774,8 @@ impl Array {
         };
         scrub.agrees =
             agrees(&done.outcome) && whole && (scrub.agrees || done.first.0 == rows.start);
-        if scrub.agrees && done.end.0 == rows.end && self.map.is_undecided(region) {
+        let proves = scrub.agrees && self.sb.witnessed;
+        if proves && done.end.0 == rows.end && self.map.is_undecided(region) {
             self.decide(region, Decision::Agreed);
             self.write_pages();
         }
@@ -806,6 +808,12 @@ impl Array {
         self.event(kind);
     }
 
+    /// Where a byte of a member lies among what it holds of the array.
+    pub(crate) fn within_data(&self, device: DeviceId, offset: u64) -> Option<u64> {
+        let member = self.members.get(&device)?;
+        offset.checked_sub(member.layout.data_offset)
+    }
+
     /// A scrub found a member's strip wrong.
     pub(crate) fn mismatch_found(
         &mut self,
@@ -817,8 +825,7 @@ impl Array {
         let Some(slot) = self.slot_of(device) else {
             return;
         };
-        let data_offset = self.members.get(&device).map(|m| m.layout.data_offset);
-        let within = data_offset.and_then(|data| offset.checked_sub(data));
+        let within = self.within_data(device, offset);
         let row = Row(within.unwrap_or(0) / self.geometry.strip);
         if self.map.is_undecided(self.geometry.region(row)) {
             // A strip that was built there would be the witness: no member is named.

@@ -463,6 +463,7 @@ impl Array {
             self.sb.spares.push(member);
         }
         self.persist.stale.retain(|(s, _)| usize::from(s.0) != at);
+        self.lose_witnesses();
         self.event(EventKind::SpareUsed {
             slot: Slot(at as u8),
             device,

@@ -197,6 +197,7 @@ impl Array {
             known: Known::default(),
         };
         self.persist.stale.retain(|(s, _)| *s != slot);
+        self.lose_witnesses();
         self.tell_returned(slot, new.device);
         self.membership_changed();
         self.rewrite_map();

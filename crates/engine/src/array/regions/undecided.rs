@@ -12,6 +12,9 @@
 //! * A region that an administrator decides says so when parity that agrees with its data is
 //!   durable on every member, and none has come or gone meanwhile: a member that was away lacks it.
 //!
+//! * Agreement decides a region only while it proves that the strips were written anew: not once a
+//!   strip of some undecided region was built from the others, or is gone with its member.
+//!
 //! Deliberately absent: how it is found that strips do not agree (`shard::op::resync`,
 //! `shard::op::scrub`).
 
@@ -20,6 +23,7 @@ use strake_format::{Epoch, RegionState, ScrubMode};
 use crate::array::jobs::{Progress, Running};
 use crate::array::regions::{Map, Page};
 use crate::array::{Array, Stage};
+use crate::canary::{self, Canary};
 use crate::proto::*;
 use crate::units::*;
 
@@ -95,7 +99,7 @@ impl Array {
         if self.sb.undecided && quiet && self.map.undecided_told() {
             let any = self.map.undecided().next().is_some();
             if !any {
-                self.sb.undecided = false;
+                (self.sb.undecided, self.sb.witnessed) = (false, false);
                 self.touch();
             }
         }
@@ -107,12 +111,35 @@ impl Array {
         if self.map.state(region) == RegionState::Unwritten || self.map.is_undecided(region) {
             return;
         }
+        // What is built beside it, by a rebuild that began before this was known, agrees with the
+        // strips that are left.
+        let rebuilds = self.slots.iter().filter(|slot| slot.incoming.is_some());
+        let alone = rebuilds.count() <= 1;
+        let first = self.map.undecided().next().is_none();
+        self.sb.witnessed = alone && (first || self.sb.witnessed);
         self.map.set_undecided(region, true);
         self.tell_decision(region, None);
         if !std::mem::replace(&mut self.sb.undecided, true) {
             self.touch();
         }
         self.write_pages();
+    }
+
+    /// Strips are built, or go: those of an undecided region that did not agree with the others may
+    /// be among them, and what is built agrees with what is left.
+    pub(crate) fn lose_witnesses(&mut self) {
+        let any = self.map.undecided().next().is_some() || self.sb.undecided;
+        if any && !canary::hit(Canary::AgreementDecides) {
+            self.sb.witnessed = false;
+        }
+    }
+
+    /// A strip, or a part of one, was computed from the others and written.
+    pub(crate) fn strip_was_built(&mut self, region: RegionNo) {
+        if self.map.is_undecided(region) && self.sb.witnessed {
+            self.lose_witnesses();
+            self.touch();
+        }
     }
 
     /// The region is undecided no more, and its page is to say so.

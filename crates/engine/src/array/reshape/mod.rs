@@ -312,6 +312,9 @@ impl Array {
     }
 
     pub(crate) fn begin_reshape(&mut self, id: CommandId, change: Change) {
+        if !matches!(change, Change::Grow { .. }) {
+            self.lose_witnesses();
+        }
         self.begin_with(Some(id), change, Step::Resting);
         let step = self.quiesce_shards();
         self.reshape.as_mut().expect("begun above").step = step;

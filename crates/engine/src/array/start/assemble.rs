@@ -226,6 +226,7 @@ fn believe(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> Bel
                 slots[at].incoming = Some(found[index].device);
                 record.state = SlotState::Rebuilding { rebuilt_bytes: 0 };
                 record.since = since;
+                sb.witnessed = false;
                 returned.push((Slot(at as u8), found[index].device));
             }
             Finding::Stale(_) | Finding::Absent => {

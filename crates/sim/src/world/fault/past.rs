@@ -60,6 +60,8 @@ pub struct Pasts {
     sealed: Vec<u64>,
     /// Drives that hold something of another past.
     strange: BTreeSet<usize>,
+    /// Those of them that have lost what they held, but perhaps a superblock.
+    hollow: BTreeSet<usize>,
     live: Live,
     found_empty: FoundEmpty,
 }
@@ -94,6 +96,7 @@ impl Pasts {
             images: Vec::new(),
             sealed: vec![0; drives],
             strange: BTreeSet::new(),
+            hollow: BTreeSet::new(),
             live: Live {
                 chance: Prng::new(seed, Purpose::LiveImage),
                 images: Vec::new(),
@@ -110,11 +113,17 @@ impl Pasts {
         self.strange.contains(&drive)
     }
 
+    /// The drive holds what its member held some time ago.
+    pub(crate) fn is_older(&self, drive: usize) -> bool {
+        self.is_strange(drive) && !self.hollow.contains(&drive)
+    }
+
     /// The drive becomes another member.
     pub(crate) fn forget(&mut self, drive: usize) {
         self.images.retain(|image| image.drive != drive);
         self.live.forget(drive);
         self.strange.remove(&drive);
+        self.hollow.remove(&drive);
     }
 
     /// The member of this drive has left: what was noted of it before is of a member that is out.
@@ -266,6 +275,7 @@ impl World {
         self.drives[drive].ssd.faults.latent.clear();
         self.metadata.forget(drive);
         self.pasts.strange.insert(drive);
+        self.pasts.hollow.remove(&drive);
         self.stats.older_images += 1;
         self.note(format!("drive {drive} is what it was in an image"));
     }
@@ -280,6 +290,7 @@ impl World {
         self.drives[drive].ssd.faults.heal(blocks.start, blocks.end);
         self.metadata.forget(drive);
         self.pasts.strange.insert(drive);
+        self.pasts.hollow.insert(drive);
         self.stats.hollowed += 1;
         self.note(format!(
             "drive {drive} is emptied from {from:#x} to {to:#x}"

@@ -172,9 +172,10 @@ impl World {
 
     /// The condition of the slots as the superblocks tell it: in sync only if all say so.
     pub fn condition_on_media(&self) -> (Vec<Option<usize>>, Situation) {
-        // What lies on a drive of another past says nothing of the members now.
+        // An older image says nothing of the members now; a drive that was emptied and kept a
+        // superblock says what it did, and is no member.
         let mut present = self.present();
-        present.retain(|(index, _)| !self.pasts.is_strange(*index));
+        present.retain(|(index, _)| !self.pasts.is_older(*index));
         let newest = present
             .iter()
             .map(|(_, sb)| sb)
@@ -185,7 +186,9 @@ impl World {
             let member = newest
                 .and_then(|sb| sb.slots.get(slot))
                 .map(|record| record.member);
-            let holder = present.iter().find(|(_, sb)| Some(sb.member) == member);
+            let holder = present
+                .iter()
+                .find(|(index, sb)| Some(sb.member) == member && !self.pasts.is_strange(*index));
             // What a spare knows counts, too: a member that it knows to be out does not start
             // alone.
             let current = present.iter().filter(|(_, sb)| {
