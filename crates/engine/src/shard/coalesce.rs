@@ -3,14 +3,14 @@
 //!
 //! A write that continues where one of the latest left off, several times in a row, belongs to a
 //! stream. Work of a stream starts once the stream has left the stripe and the shard's next one
-//! (requests overtake one another on their way here), or at half of all bytes of the stream that are
-//! being written: as long as the other half is on its way its answers bring the next requests.
+//! (requests overtake one another on their way here), or at half of all bytes of the stream that
+//! are being written: as long as the other half is on its way its answers bring the next requests.
 //!
 //! Invariants:
-//! * Nothing waits while nothing is at work, nor for a stream of which one request at a time is under
-//!   way, whatever else there is.
-//! * Nothing waits longer than twice what a write takes: what is on its way is answered by then, and its
-//!   answers bring the next requests.
+//! * Nothing waits while nothing is at work, nor for a stream of which one request at a time is
+//!   under way, whatever else there is.
+//! * Nothing waits longer than twice what a write takes: what is on its way is answered by then,
+//!   and its answers bring the next requests.
 //! * Waiting changes nothing but the time: work keeps its place in the order of its stripe.
 //!
 //! Deliberately absent: how writes are put together (see `op::queue`).
@@ -21,8 +21,8 @@ use crate::units::*;
 
 /// Streams that are followed at once.
 const FRONTS: usize = 8;
-/// A front's score: so much more for a write that goes on, one less for one that falls behind it, which
-/// was overtaken or belongs to no stream.
+/// A front's score: so much more for a write that goes on, one less for one that falls behind it,
+/// which was overtaken or belongs to no stream.
 const GOES_ON: u32 = 2;
 /// The score from which on it is a stream: that of three writes that follow one another.
 const STREAM: u32 = 3 * GOES_ON;
@@ -162,7 +162,8 @@ impl Streams {
         flowing.filter(here)
     }
 
-    /// Bytes of writes under way around this stripe: what overtakes others by far has a front of its own.
+    /// Bytes of writes under way around this stripe: what overtakes others by far has a front of
+    /// its own.
     fn near(&self, geometry: &Geometry, shards: u16, stripe: StripeNo) -> u64 {
         let start = geometry.band_range(stripe).start;
         let (_, stride) = band_and_stride(geometry, shards, start);
@@ -245,7 +246,8 @@ impl Shard {
 
     /// How many bytes of a stream are worth waiting for in this stripe.
     pub(crate) fn worth_waiting_for(&self, stripe: StripeNo) -> u64 {
-        // Without parity writes are not gathered (see `op::queue`), and copies are whole by themselves.
+        // Without parity writes are not gathered (see `op::queue`), and copies are whole by
+        // themselves.
         let plain = self.geometry.m == 0 || self.geometry.mirrored();
         if plain || self.must_go() {
             return 0;
@@ -260,8 +262,8 @@ impl Shard {
         whole.min(near / 2)
     }
 
-    /// Starts what has waited long enough or has nothing to wait for any more, and all that waits if
-    /// nothing else is at work.
+    /// Starts what has waited long enough or has nothing to wait for any more, and all that waits
+    /// if nothing else is at work.
     pub(crate) fn let_go(&mut self) -> bool {
         let (mut at, mut any) = (0, false);
         while let Some(&Waiting { stripe, until }) = self.streams.waiting.get(at) {

@@ -18,8 +18,8 @@
 //! * What publishes has places of its own: it never waits for the ring.
 //! * An operation that ends because the array has failed may be half in place: it is not retired.
 //!
-//! Deliberately absent: which records a write needs (`stripe::log_records`), and what recovery makes of them
-//! (`log::recover`).
+//! Deliberately absent: which records a write needs (`stripe::log_records`), and what recovery
+//! makes of them (`log::recover`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -79,7 +79,7 @@ pub(crate) struct Logs {
 /// A member's part for this shard.
 struct Lane {
     member: DeviceView,
-    /// Slots whose logs tell of each other's records.
+    /// The log group: slots with logs that tell of each other's records.
     group: Range<usize>,
     /// Batches are padded to it.
     granule: u64,
@@ -103,7 +103,7 @@ struct Entry {
     size: BatchSize,
 }
 
-/// Operations whose records are in one batch.
+/// Operations that have records in one batch.
 type Ops = List<usize, 6>;
 
 /// A batch on its way.
@@ -235,14 +235,14 @@ impl Logs {
 }
 
 impl Flight {
-    /// Operations whose records it has; `None` if it only publishes.
+    /// Operations that have records in it; `None` if it only publishes.
     pub(crate) fn operations(&self) -> Option<&[usize]> {
         self.publishes.is_none().then_some(&self.ops[..])
     }
 }
 
 impl Logs {
-    /// Operations whose records wait for a lane.
+    /// Operations with records that wait for a lane.
     pub(crate) fn queued(&self) -> impl Iterator<Item = (usize, u64)> {
         let entries = self.lanes.values().flat_map(|lane| &lane.waiting);
         entries.map(|entry| (entry.op, entry.operation))
@@ -392,9 +392,9 @@ impl Shard {
         self.logs.lanes.entry(member.device).or_insert_with(new);
     }
 
-    /// Members that left take their lanes with them; what waited there is told so. An array that
-    /// has failed logs nothing more on any: who brings its members back wants all that their logs
-    /// hold.
+    /// Removes the lanes of members that left; records that waited there count as failed. An array
+    /// that has failed logs nothing more on any member: whatever brings its members back needs all
+    /// that their logs hold.
     pub(crate) fn drop_lanes(&mut self) {
         self.logs.due = true;
         let view = &self.view;
@@ -616,9 +616,9 @@ impl Shard {
         false
     }
 
-    /// Below which number everything is retired that members of a group may hold, whoever of them is
-    /// lost. In the places that publish alone: a batch in the ring that says so may be written over
-    /// while records elsewhere are not.
+    /// The number below which every record that members of a group may hold is retired, whichever
+    /// of them are lost. Only what the publishing places say counts: a batch in the ring that says
+    /// so may be written over while records elsewhere are not.
     pub(crate) fn published(&self, group: &Range<usize>) -> u64 {
         let members = self.in_sync(group);
         let few = usize::from(canary::hit(Canary::RetiredByTooFew));

@@ -1,9 +1,8 @@
 //! One shard: the stripes that one thread owns, and the user requests on them.
 //!
 //! Invariants:
-//! * Two operations whose byte ranges overlap in one stripe never run at the same time, unless both
-//!   only
-//!   read; among those that overlap, the order is that of arrival.
+//! * Two operations with byte ranges that overlap in one stripe never run at the same time, unless
+//!   both only read; among those that overlap, the order is that of arrival.
 //! * A write starts only in a region that is open here, so Dirty is durable on the members before
 //!   it.
 //! * A request is answered exactly once.
@@ -68,8 +67,8 @@ pub struct Shard {
     /// That of the shape from which data moves.
     old_code: Option<Code>,
     decoders: Decoders,
-    /// Data moves, or has moved, or bands became rows, of several shards: what was split by the geometry
-    /// of another moment may come at any time.
+    /// Data moves, or has moved, or bands became rows, of several shards: what was split by the
+    /// geometry of another moment may come at any time.
     moves: bool,
     pool: Pool,
     view: Arc<View>,
@@ -82,13 +81,13 @@ pub struct Shard {
     locks: Locks,
     /// Memory of locks that are over, for the next.
     old_locks: Vec<Lock>,
-    /// Stripes whose queue may have something to start.
+    /// Stripes with a queue that may have something to start.
     ready: VecDeque<StripeNo>,
     streams: Streams,
     /// The time of the latest input.
     now: Time,
     requests: Slab<Active>,
-    /// Flushes, and devices whose flush failed: answered when the view has none of them.
+    /// Flushes, each with a device that failed it: answered when the view has none of its devices.
     awaited: Vec<(usize, DeviceId)>,
     /// Pieces of reads that wait for the batch to be complete.
     rows: Vec<Row>,
@@ -160,7 +159,7 @@ pub(crate) struct Active {
     kind: RequestKind,
     /// Pieces not finished.
     remaining: u32,
-    /// For flushes, devices whose flush failed ([`Shard::awaited`]).
+    /// For flushes, devices that failed to flush ([`Shard::awaited`]).
     awaits: u32,
     error: Option<RequestError>,
     /// For reads, the pieces in order.
@@ -187,8 +186,8 @@ impl Active {
     }
 }
 
-// A request is moved to its place and out of it again, a member I/O as well: what is longer than this is
-// moved by a call.
+// A request is moved to its place and out of it again, a member I/O as well: what is longer than
+// this is moved by a call.
 const _: () = assert!(size_of::<Active>() <= 128 && size_of::<InFlight>() <= 128);
 
 /// A member I/O in flight.
@@ -224,7 +223,7 @@ pub(crate) enum IoFor {
 
 listed!(Option<Slice>, Slice);
 
-/// Who waits for buffers, in order.
+/// A read or an operation that waits for buffers; they get them in order.
 pub(crate) enum Starved {
     Read(DirectRead),
     Op(usize),
@@ -236,8 +235,8 @@ pub(crate) fn read_pieces_max(geometry: &Geometry, pool: &Pool) -> usize {
 }
 
 impl Shard {
-    /// Shard `index` of `count`; `pool` is what [`crate::provision::limits::stock`] asks for, not shared with
-    /// the memory of requests.
+    /// Shard `index` of `count`; `pool` is what [`crate::provision::limits::stock`] asks for, not
+    /// shared with the memory of requests.
     pub fn new(index: ShardNo, count: u16, setup: ShardSetup, pool: Pool) -> Shard {
         let logs = Logs::new(&setup, count);
         let meters = Meters::new(setup.hedging, setup.view.serving());
@@ -343,8 +342,8 @@ impl Shard {
         }
     }
 
-    /// All of it lies in stripes of this shard: what was split by the geometry of another moment may
-    /// not.
+    /// All of it lies in stripes of this shard: what was split by the geometry of another moment
+    /// may not.
     fn owns(&self, op: &Op) -> bool {
         let (offset, len) = match op {
             Op::Read { offset, len }
@@ -420,7 +419,7 @@ impl Shard {
         self.read_pieces += 1;
     }
 
-    /// Pieces of reads hold no buffers any more: who waited for that starts.
+    /// Pieces of reads hold no buffers any more: reads that waited for that start.
     pub(crate) fn admit_held(&mut self, done: usize) {
         self.read_pieces -= done;
         while let Some(&read) = self.held.front() {
@@ -525,8 +524,8 @@ impl Shard {
     }
 
     /// Write-zeroes and discard: whole bands of stripes are zeroed on every column (parity of zeros
-    /// is zero), the edges are written as zeros, or left as they are where the content is only advised
-    /// away.
+    /// is zero), the edges are written as zeros, or left as they are where the content is only
+    /// advised away.
     fn zero(&mut self, id: RequestId, offset: u64, len: u64, fua: bool, advice: bool) {
         // One piece more than there are, so that the request cannot be answered while it is being
         // split.

@@ -1,9 +1,9 @@
-//! A shard's side of a change of the array's shape: requests wait, what was begun ends, and then the
-//! shard begins anew with another geometry.
+//! A shard's side of a change of the array's shape: requests wait, what was begun ends, and then
+//! the shard begins anew with another geometry.
 //!
 //! Invariants:
-//! * Between [`FromShard::Quiesced`] and what ends the wait nothing is under way: no operation, no member
-//!   I/O, no record. So nothing that was planned by one shape ever meets another.
+//! * Between [`FromShard::Quiesced`] and what ends the wait nothing is under way: no operation, no
+//!   member I/O, no record. So nothing that was planned by one shape ever meets another.
 //! * A request that waits is answered like any other: once, after the change, when it was taken
 //!   back, or when the array fails or stops.
 //!

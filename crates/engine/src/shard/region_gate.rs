@@ -6,9 +6,9 @@
 //!   so.
 //! * A read that only untrusted parity could answer, in a region that is being given back, waits
 //!   until the region reads as zeros.
-//! * A write may read before its region is open ([`Shard::starts_early`]), and does nothing else: it
-//!   is a user of the region until it may write. Buffers that it holds meanwhile are given up for
-//!   whoever waits for some: nobody waits for a region who waits for nothing else.
+//! * A write may read before its region is open ([`Shard::starts_early`]), and does nothing else:
+//!   it is a user of the region until it may write. It gives up the buffers that it holds meanwhile
+//!   when other work waits for buffers: no wait for a buffer depends on a wait for a region.
 
 use crate::canary::{self, Canary};
 use crate::proto::*;
@@ -153,7 +153,7 @@ impl Shard {
         if gate.waiting.is_empty() {
             return;
         }
-        // Where it reads as zeros, who only wants to zero is done, and the others ask.
+        // Where it reads as zeros, operations that only zero are done, and the others ask.
         if gate.open() || gate.unwritten() {
             for op in std::mem::take(&mut gate.waiting) {
                 match self.ops[op].reads_early() {
@@ -281,7 +281,7 @@ impl Shard {
             });
         }
         (gate.closing, gate.told) = (true, false);
-        // Who waits from now on, and who waited, asks again when it is open for asking.
+        // Operations that wait, from now on or already, ask again after `set_region`.
         gate.asked = true;
         self.say_if_closed(region);
     }
@@ -313,7 +313,7 @@ impl Shard {
         (0..self.gates.len() as u32).for_each(|r| self.say_if_closed(RegionNo(r)));
     }
 
-    /// The array has failed or stops: who waits for a region is answered.
+    /// The array has failed or stops: operations that wait for a region are answered.
     pub(crate) fn end_gated(&mut self, error: RequestError) {
         let waiting: Vec<usize> = self
             .gates

@@ -1,20 +1,22 @@
-//! Changes in place that have no record in the stripe log: what a scrub repairs, what a resync makes
-//! true, and blocks that are given up.
+//! Changes in place that have no record in the stripe log: what a scrub repairs, what a resync
+//! makes true, and blocks that are given up.
 //!
-//! A record tells of a stripe as its write left it. Replayed after such a change it would bring back
-//! what has been mended, or compute what is lost from what no longer lies there. So records of the
-//! stripe are retired first, durably: the operation has its range alone, hence every operation that
-//! wrote there before is over, and once all that have lower numbers are over as well, a batch that
-//! only publishes says so on the members of the group. It needs no record of its own: torn, a repair
-//! leaves a lie what it was, and a block that is being given up is on the list by then.
+//! A record tells of a stripe as its write left it. Replayed after such a change it would bring
+//! back what has been mended, or compute what is lost from what no longer lies there. So records of
+//! the stripe are retired first, durably: the operation has its range alone, hence every operation
+//! that wrote there before is over, and once all that have lower numbers are over as well, a batch
+//! that only publishes says so on the members of the group. It needs no record of its own: torn, a
+//! repair leaves a lie what it was, and a block that is being given up is on the list by then.
 //!
 //! Invariants:
-//! * Nothing but a logged write changes what a record may tell of, in place, before more members than
-//!   may still be lost have durably published that the record is retired.
-//! * Who waits holds no number, and operations that have one wait for no range: none waits for ever.
+//! * Nothing but a logged write changes what a record may tell of, in place, before more members
+//!   than may still be lost have durably published that the record is retired.
+//! * An operation that waits holds no number, and operations that have one wait for no range: none
+//!   waits for ever.
 //!
-//! Deliberately absent: blocks that are rewritten with what they held (a record tells of that, too);
-//! and what the array itself writes, at rest, behind a new base (`array::metadata::log_coverage`).
+//! Deliberately absent: blocks that are rewritten with what they held (a record tells of that,
+//! too); and what the array itself writes, at rest, behind a new base
+//! (`array::metadata::log_coverage`).
 
 use std::ops::Range;
 
@@ -26,7 +28,7 @@ use crate::shard::op::Phase;
 /// An operation that waits until records are retired.
 pub(crate) struct Retiring {
     op: usize,
-    /// The slots whose logs may have some.
+    /// The slots with logs that may have some.
     group: Range<usize>,
     /// They have numbers below this.
     before: u64,
@@ -39,8 +41,8 @@ impl Retiring {
 }
 
 impl Shard {
-    /// True if no record can count that tells of the operation's run. Otherwise the operation waits,
-    /// and goes on by [`Shard::records_retired`].
+    /// True if no record can count that tells of the operation's run. Otherwise the operation
+    /// waits, and goes on by [`Shard::records_retired`].
     pub(crate) fn outlives_records(&mut self, key: usize) -> bool {
         let before = self.logs.next_number();
         let slot = self.geometry.slot(self.ops[key].stripe, 0);
@@ -64,8 +66,8 @@ impl Shard {
         }
     }
 
-    /// Records below `before` are retired, whoever of the group is lost. Where nothing is logged,
-    /// superblocks say durably that none counts.
+    /// Records below `before` are retired, whichever members of the group are lost. Where nothing
+    /// is logged, superblocks say durably that none counts.
     fn retired(&self, group: &Range<usize>, before: u64) -> bool {
         let never = canary::hit(Canary::NeverRetired);
         !self.view.logging || (self.published(group) >= before && !never)

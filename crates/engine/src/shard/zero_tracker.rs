@@ -1,17 +1,19 @@
-//! Regions that hold nothing but zeros by now, because all of them was discarded or zeroed in parts.
+//! Regions that hold nothing but zeros by now, because all of them was discarded or zeroed in
+//! parts.
 //!
 //! A request cannot be as long as a region of large members, so a region is given back in parts: a
-//! shard remembers which bytes of its stripes it has zeroed since they were written last, and tells the
-//! array when that is all that it has in a region (`RegionEmpty`). When the region is Clean and every
-//! shard has said so, the array closes it on the condition that it is empty still
-//! (`array::regions::unmap`); then it goes the way of a region that is discarded as a whole. Nobody can tell: it reads as zeros before and after.
+//! shard remembers which bytes of its stripes it has zeroed since they were written last, and tells
+//! the array when that is all that it has in a region (`RegionEmpty`). When the region is Clean and
+//! every shard has said so, the array closes it on the condition that it is empty still
+//! (`array::regions::unmap`); then it goes the way of a region that is discarded as a whole. No
+//! user can see a difference: it reads as zeros before and after.
 //!
-//! What is remembered is in memory only, bounded, and lost without harm: at a restart, when the shape
-//! changes, and where more regions are being emptied at once than are followed.
+//! What is remembered is in memory only, bounded, and lost without harm: at a restart, when the
+//! shape changes, and where more regions are being emptied at once than are followed.
 //!
 //! Invariants:
-//! * What is remembered as zero is zero: whatever ends in a stripe, and was no zeroing, or failed, makes
-//!   the shard forget what it knew of that stripe, before the region counts it as over.
+//! * What is remembered as zero is zero: whatever ends in a stripe, and was no zeroing, or failed,
+//!   makes the shard forget what it knew of that stripe, before the region counts it as over.
 //!
 //! Deliberately absent: zeros that a user writes as data.
 

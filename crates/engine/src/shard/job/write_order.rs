@@ -4,16 +4,16 @@
 //! A drive that is written from its first strip to its last, each strip whole and a multiple of its
 //! write granularity, has nothing to read back or to move.
 //!
-//! One write token goes from stripe to stripe, and so from shard to shard. A stripe that has the token
-//! and has been read begins its writes and passes the token on; a stripe that is still being read keeps
-//! it until then.
+//! One write token goes from stripe to stripe, and so from shard to shard. A stripe that has the
+//! token and has been read begins its writes and passes the token on; a stripe that is still being
+//! read keeps it until then.
 //!
 //! Invariants:
 //! * There is one token. It comes to every stripe of every step of a rebuild, in their order, also
 //!   to those that need it no more.
 //! * A stripe that waits for the token blocks no other operation: where a request waits for the
-//!   stripe or for buffers, or an earlier stripe waits for buffers, or the region is given back, the
-//!   stripe is written out of order.
+//!   stripe or for buffers, or an earlier stripe waits for buffers, or the region is given back,
+//!   the stripe is written out of order.
 //!
 //! Deliberately absent: order among writes in flight. What a drive makes of them is its own.
 
@@ -32,7 +32,8 @@ type Place = (u64, StripeNo);
 pub(crate) struct WriteOrder {
     /// The token, if it is here.
     here: Option<WriteToken>,
-    /// Steps that the token has not reached yet, as far as this shard knows: from their first stripe.
+    /// Steps that the token has not reached yet, as far as this shard knows: from their first
+    /// stripe.
     begun: VecDeque<WriteToken>,
     /// The last step that was begun here.
     last: u64,
@@ -115,7 +116,8 @@ impl Shard {
         waits
     }
 
-    /// Continues the stripe that the token has reached, or passes the token on. True if either was done.
+    /// Continues the stripe that the token has reached, or passes the token on. True if either was
+    /// done.
     pub(crate) fn pass_token(&mut self) -> bool {
         let Some(token) = &self.write_order.here else {
             return false;

@@ -181,7 +181,7 @@ pub(crate) struct StripeOp {
     pub(crate) healed: Columns,
     /// Parity columns that had a member when the plan was made.
     pub(crate) parity: Columns,
-    /// Columns whose medium failed are read again in parts, and what came of it.
+    /// Columns that had a media error are read again in parts, and what came of it.
     pub(crate) narrow: Option<Box<Narrow>>,
     /// The run is being gone through again, block by block; and how often that was begun.
     pub(crate) salvage: Option<Salvage>,
@@ -361,12 +361,12 @@ impl Shard {
         self.prepare(key);
     }
 
-    /// Parity agrees with the data in this stripe, whoever is lost.
+    /// Parity agrees with the data in this stripe, whichever members are lost.
     pub(crate) fn synced(&self, stripe: StripeNo) -> bool {
         self.gates[self.region(stripe).0 as usize].trusted()
     }
 
-    /// Parity agrees with the data in this stripe, or is believed to by an administrator's word.
+    /// Parity agrees with the data in this stripe, or an administrator accepted that it does.
     /// `gone`: columns that the operation cannot read, beside those that no member holds.
     pub(crate) fn trusted(&self, stripe: StripeNo, gone: Columns) -> bool {
         self.synced(stripe)
@@ -375,9 +375,9 @@ impl Shard {
             || self.accepted(stripe, gone)
     }
 
-    /// Data columns are lost, and what they held is by an administrator's word what parity makes of
-    /// it. That word is about who was missing then, not about who was lost since or does not
-    /// answer.
+    /// Data columns are lost, and an administrator accepted (`--force`) that parity defines these
+    /// columns. This covers the members that were missing then, not members that were lost since or
+    /// do not answer.
     fn accepted(&self, stripe: StripeNo, gone: Columns) -> bool {
         let lost = |c: &usize| gone.has(*c) || self.source(stripe, *c).is_none();
         let said = |c: usize| self.view.forced.contains(&self.geometry.slot(stripe, c));

@@ -1,18 +1,20 @@
 //! A strip of which some sectors cannot be read keeps the others.
 //!
-//! A medium fails a read as a whole, be it for one sector. If all of the run were computed from the other
-//! columns, it would take what has rotted in these: where no redundancy is left nothing shows it, and
-//! right bytes beside the bad sector would be written over. So an operation that is about to compute columns
-//! whose medium failed reads these once more first, in halves, down to the logical block. What can be
-//! read stays as it is; only the rest is computed.
+//! A medium fails a read as a whole, be it for one sector. If all of the run were computed from the
+//! other columns, it would take what has rotted in these: where no redundancy is left nothing shows
+//! it, and right bytes beside the bad sector would be written over. So an operation that is about
+//! to compute columns after media errors first reads these columns once more, in halves, down to
+//! the logical block. What can be read stays as it is; only the rest is computed.
 //!
 //! Invariants:
-//! * Only an operation that has its run alone narrows: what it has read stays true until it is over.
-//! * A column is narrowed once for a plan; what fails again, or was interrupted, is computed as a whole.
+//! * Only an operation that has its run alone narrows: what it has read stays true until it is
+//!   over.
+//! * A column is narrowed once for a plan; what fails again, or was interrupted, is computed as a
+//!   whole.
 //! * What is kept is no buffer of the pool: an operation that holds one never waits for another.
 //!
-//! Deliberately absent: a comparison of what is kept with what the others say (`scrub`), and columns
-//! of which too many fail at once (`salvage`, block by block anyway).
+//! Deliberately absent: a comparison of what is kept with what the others say (`scrub`), and
+//! columns of which too many fail at once (`salvage`, block by block anyway).
 
 use crate::canary::{self, Canary};
 use crate::geometry::column_set::Columns;
@@ -72,8 +74,8 @@ impl StripeOp {
 }
 
 impl Shard {
-    /// The operation could be carried out: if it is to compute columns of which most can perhaps be read,
-    /// that is found out first. True if it waits for that.
+    /// The operation could be carried out: if it is to compute columns of which most can perhaps be
+    /// read, that is found out first. True if it waits for that.
     pub(crate) fn begin_to_narrow(&mut self, key: usize) -> bool {
         let block = self.geometry.block;
         let op = &mut self.ops[key];

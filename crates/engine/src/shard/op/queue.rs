@@ -1,8 +1,8 @@
-//! The order of operations on a stripe: who may start, who waits, which writes become one.
+//! The order of operations on a stripe: which may start, which wait, which writes become one.
 //!
 //! Invariants:
-//! * Two operations whose byte ranges overlap in one stripe never run at the same time, unless both
-//!   only read; among those that overlap, the order is that of arrival.
+//! * Two operations with byte ranges that overlap in one stripe never run at the same time, unless
+//!   both only read; among those that overlap, the order is that of arrival.
 //! * What waits for its stream to go on (see `coalesce`) keeps its place in the order, and waits no
 //!   more once something else waits for it.
 //!

@@ -6,8 +6,9 @@
 //!   one request.
 //! * Nothing is computed from parity that is not trusted.
 //! * Only an operation that holds its range alone writes back.
-//! * What is written back was computed from strips that agree with all that are there; where they do not,
-//!   and who is wrong is not known, the sector stays unreadable: what it held may yet tell.
+//! * What is written back was computed from strips that agree with all that are there; where they
+//!   do not, and redundancy does not locate the corrupt strip, the sector stays unreadable: what it
+//!   held may still locate it.
 //! * Where copies of a mirror may differ, an answer is durable on all of them before it is given:
 //!   otherwise the loss of the copy that spoke would bring another version back.
 

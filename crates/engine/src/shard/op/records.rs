@@ -84,7 +84,7 @@ impl Shard {
         holders.drain().flat_map(with_targets).collect()
     }
 
-    /// The first of these columns whose member has records to write, or the first of all.
+    /// The first of these columns with a member that has records to write, or the first of all.
     fn busiest(&self, stripe: StripeNo, columns: impl Iterator<Item = usize>) -> Option<usize> {
         let mut first = None;
         for column in columns {

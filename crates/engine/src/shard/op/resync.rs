@@ -18,7 +18,7 @@ use crate::stripe::write_plan::{Extra, Planned, Reads, available};
 use crate::units::*;
 
 impl Shard {
-    /// The incoming members of a stripe whose strip is not valid yet.
+    /// The incoming members that do not hold a valid strip of this stripe yet.
     pub(crate) fn unbuilt(&self, stripe: StripeNo) -> Vec<(usize, DeviceView)> {
         if self.whole {
             return Vec::new();
@@ -102,8 +102,8 @@ impl Shard {
         }
     }
 
-    /// Where an operation's data lies when it is computed with. What background work reads is much at
-    /// once, and what it computes goes back to the members alone: on members that move data by
+    /// Where an operation's data lies when it is computed with. What background work reads is much
+    /// at once, and what it computes goes back to the members alone: on members that move data by
     /// themselves no CPU has seen it, nor will.
     pub(crate) fn heat(&self, op: &StripeOp) -> Heat {
         match op.kind {
@@ -148,9 +148,10 @@ impl Shard {
         }
     }
 
-    /// Checks what strips are about to be computed from, where redundancy is left: who is named as
-    /// wrong is not believed; where nobody can be named the stripe is undecided. Returns what was read
-    /// of those `as_read` columns that it names.
+    /// Checks the strips from which others are about to be computed, where redundancy is left:
+    /// strips that it names as corrupt are replaced in memory by what the others give; where it can
+    /// name none, the stripe is undecided. Returns what was read of those `as_read` columns that it
+    /// names.
     pub(crate) fn judge_sources(
         &self,
         op: &mut StripeOp,
@@ -183,8 +184,8 @@ impl Shard {
         kept
     }
 
-    /// Redundancy is left where the `lost` columns are computed: what they are computed from is checked
-    /// against it.
+    /// Redundancy is left where the `lost` columns are computed: what they are computed from is
+    /// checked against it.
     pub(crate) fn checks_sources(&self, stripe: StripeNo, lost: Columns) -> bool {
         let Shape { width, k, .. } = self.shape(stripe);
         self.synced(stripe) && available(width, lost).len() > k

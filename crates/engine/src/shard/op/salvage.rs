@@ -5,7 +5,8 @@
 //! 1. every column that has a member is read, in halves where a medium fails, down to the block;
 //! 2. a block with enough left is computed and rewritten at once;
 //! 3. where too little is left, the data columns that are gone are put on the list of unreadable
-//!    blocks, all of the run at once, and the operation waits until that is durable (`array::metadata::bad_blocks`);
+//!    blocks, all of the run at once, and the operation waits until that is durable
+//!    (`array::metadata::bad_blocks`);
 //! 4. then records of the stripe log that tell of the run are retired (`retire`);
 //! 5. then those blocks are rewritten, and the operation is planned anew, on members that can be
 //!    read.
@@ -46,14 +47,15 @@ pub(crate) struct Salvage {
     todo: Vec<(u64, u64)>,
     /// The part at work.
     at: (u64, u64),
-    /// Columns whose medium failed there.
+    /// Columns that had a media error there.
     pub(crate) unreadable: Columns,
     /// Columns that are being rewritten as they were.
     restored: Columns,
     /// Blocks to be listed.
     lost: Vec<StripPart>,
-    /// The epoch in which the array was asked to list: it knows who is away by then, and that they
-    /// lack what is given up. (Not the view: there is a new one whenever a rebuild comes along.)
+    /// The epoch in which the array was asked to list: by then it knows which members are away, and
+    /// that they lack what is given up. (Not the view: there is a new one whenever a rebuild comes
+    /// along.)
     asked: Option<Epoch>,
 }
 
@@ -93,8 +95,8 @@ impl Shard {
         self.salvage_next(key);
     }
 
-    /// A member is silent or gone, and the array may be about to take it out: that is waited for. Another one
-    /// may have come in sync meanwhile, which this shard does not know yet.
+    /// A member is silent or gone, and the array may be about to take it out: that is waited for.
+    /// Another one may have come in sync meanwhile, which this shard does not know yet.
     fn await_verdict(&mut self, key: usize) {
         if self.view.failed {
             return self.finish_op(key, Some(RequestError::Failed));
@@ -228,7 +230,7 @@ impl Shard {
         let Shape { width, k, .. } = self.shape(op.stripe);
         let data_missing = (0..k).any(|c| missing(&c));
         // A member that is there and did not answer may do so later; with parity that is not
-        // trusted, one that is away is the only one who knows.
+        // trusted, only the member that is away has the data.
         let hung = op.bad.iter().any(|&(_, device)| self.in_view(device));
         let unknown = data_missing && !self.trusted(op.stripe, away);
         let beyond = (0..width).filter(missing).count() > self.geometry.m;
@@ -257,8 +259,9 @@ impl Shard {
         }
         if !computed.is_empty() {
             if free.is_empty() {
-                // Who is named as wrong is not believed. Where nobody can be named, the operation could
-                // not go on without it.
+                // A strip that is named as corrupt is replaced in memory first. Where none can be
+                // named, the strips are used as they are: the operation could not go on without
+                // them.
                 let before = std::mem::take(&mut op.findings);
                 self.judge_sources(&mut op, lost, Columns::default());
                 self.keep_findings(&mut op, before, lo);
@@ -277,8 +280,8 @@ impl Shard {
         }
     }
 
-    /// What was found in a part of the run that begins at `lo`: told at once, or, of a step, with all that
-    /// it finds. Who is named is named again when the step is planned anew.
+    /// What was found in a part of the run that begins at `lo`: told at once, or, of a step, with
+    /// all that it finds. A strip that is named here is named again when the step is planned anew.
     fn keep_findings(&mut self, op: &mut StripeOp, before: Vec<Found>, lo: u64) {
         if op.kind.step().is_none() {
             self.say_findings(op, lo, ScrubMode::Check);
@@ -373,9 +376,9 @@ impl Shard {
         true
     }
 
-    /// Before anything of a write is in the log or in place: blocks among it that are listed can leave
-    /// the list when they are written. (Others may take the room meanwhile: then it ends with an error
-    /// all the same, and the blocks answer one still.)
+    /// Before anything of a write is in the log or in place: blocks among it that are listed can
+    /// leave the list when they are written. (Others may take the room meanwhile: then it ends with
+    /// an error all the same, and the blocks answer one still.)
     pub(crate) fn may_unlist(&self, key: usize) -> bool {
         let listed = self.listed_parts(key);
         listed.is_empty() || self.unreadable.may_leave(&self.geometry, &listed)

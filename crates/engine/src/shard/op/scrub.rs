@@ -1,19 +1,21 @@
 //! Scrub: checks whether the strips of a stripe agree, names the corrupt strip where redundancy can
 //! locate it, and repairs it if asked to.
 //!
-//! A scrub judges one logical block of a stripe at a time, so that strips that are corrupt in different
-//! blocks are located separately. Which strips it names, and why that is right, is explained in
-//! `strake_parity` (`locate`): with r strips more than data, up to r − 1 corrupt strips.
+//! A scrub judges one logical block of a stripe at a time, so that strips that are corrupt in
+//! different blocks are located separately. Which strips it names, and why that is right, is
+//! explained in `strake_parity` (`locate`): with r strips more than data, up to r − 1 corrupt
+//! strips.
 //!
 //! Invariants:
-//! * A check writes nothing. A repair writes only blocks of strips that were named (or that could not
-//!   be read), computed from strips that agree with each other. Parity is one strip among others.
+//! * A check writes nothing. A repair writes only blocks of strips that were named (or that could
+//!   not be read), computed from strips that agree with each other. Parity is one strip among
+//!   others.
 //! * Where no strip can be named, a repair changes nothing: neither data nor parity.
 //! * Members that are being rebuilt are not judged, and are not used to judge others.
 //!
-//! A repair waits until the stripe log has no record of the stripe (`retire`). It is written through
-//! (FUA), so that what a scrub reported as repaired stays so after a power cut. It needs no Dirty region:
-//! a torn repair leaves a strip that was corrupt before corrupt.
+//! A repair waits until the stripe log has no record of the stripe (`retire`). It is written
+//! through (FUA), so that what a scrub reported as repaired stays so after a power cut. It needs no
+//! Dirty region: a torn repair leaves a strip that was corrupt before corrupt.
 
 use strake_parity::{Locator, Verdict};
 
@@ -78,7 +80,8 @@ impl Shard {
         self.code(op.stripe).check_with(self.heat(op), data, stored)
     }
 
-    /// Finds the pieces of what was read that do not agree, and who lies there.
+    /// Finds the pieces of what was read in which strips do not agree, and names the corrupt
+    /// strips.
     pub(crate) fn judge(&self, op: &mut StripeOp, locator: &Locator) {
         let block = self.geometry.block as usize;
         let len = op.columns.iter().flatten().map(|column| column.len).next();
@@ -152,7 +155,8 @@ impl Shard {
         }
     }
 
-    /// Tells the array what a scrub found in a stripe; `base` is where in its strips what was judged begins.
+    /// Tells the array what a scrub found in a stripe; `base` is where in its strips what was
+    /// judged begins.
     pub(crate) fn say_findings(&mut self, op: &StripeOp, base: u64, mode: ScrubMode) {
         for found in &op.findings {
             let len = (found.hi - found.lo) as u64;

@@ -52,8 +52,8 @@ pub(crate) struct WriteWork {
 }
 
 impl WriteWork {
-    /// Of what belongs to a stream, and is not to be durable before anything else, the bytes that it
-    /// writes.
+    /// Of what belongs to a stream, and is not to be durable before anything else, the bytes that
+    /// it writes.
     pub(crate) fn streamed_bytes(&self) -> Option<u64> {
         let waits = self.stream && self.pieces.iter().all(|piece| !piece.fua);
         waits.then(|| self.pieces.iter().map(|piece| piece.hi - piece.lo).sum())

@@ -391,7 +391,7 @@ impl Shard {
         parity
     }
 
-    /// The column whose coefficients a read-modify-write uses: its own, always.
+    /// The column that a read-modify-write takes its coefficients from: the written one, always.
     fn coefficient_of(&self, stripe: StripeNo, column: usize, rows: &[usize]) -> usize {
         match canary::hit(Canary::QCoefficientOff) && rows.contains(&1) {
             true => (column + 1) % self.shape(stripe).k,
@@ -519,7 +519,7 @@ fn coverage(k: usize, pieces: &[WritePiece]) -> List<Option<Coverage>, 16> {
     all
 }
 
-/// Data columns whose old content is lost and not wholly written.
+/// Data columns that are lost and that the write does not cover wholly.
 fn missing_data(
     k: usize,
     coverage: &[Option<Coverage>],

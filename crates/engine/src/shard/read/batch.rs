@@ -1,16 +1,16 @@
 //! Reads of stripes that miss a member, planned together.
 //!
-//! What a lost strip held is computed from the others, and whoever asks for those in the same batch
-//! of requests can be answered from the same reads. So where a member is missing, the pieces of
-//! reads wait until the batch is complete (the next `poll`). Then, of each stripe, lost pieces that
-//! touch become one *run*, and other pieces that lie within it come along: the run is read once. A
-//! stream of small reads costs no more than one of whole stripes, and one read for each strip where
-//! it would have cost many.
+//! What a lost strip held is computed from the others, and requests for those in the same batch can
+//! be answered from the same reads. So where a member is missing, the pieces of reads wait until
+//! the batch is complete (the next `poll`). Then, of each stripe, lost pieces that touch become one
+//! *run*, and other pieces that lie within it come along: the run is read once. A stream of small
+//! reads costs no more than one of whole stripes, and one read for each strip where it would have
+//! cost many.
 //!
 //! Invariants:
 //! * No piece waits for a request that has not come.
-//! * What makes one piece unreadable is told to its own request alone: a run that cannot be had as a
-//!   whole is taken apart (`Shard::finish_op`).
+//! * What makes one piece unreadable is told to its own request alone: a run that cannot be had as
+//!   a whole is taken apart (`Shard::finish_op`).
 //!
 //! Deliberately absent: what is read for one batch and kept for the next. That would be a cache.
 

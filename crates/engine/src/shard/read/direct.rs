@@ -3,17 +3,18 @@
 //!
 //! A **read in place** moves no byte of ours, so only the member that fills the place knows what
 //! came. From there follow the invariants:
-//! * A piece whose place a member may still fill is not finished, whatever happens; so no request
-//!   is answered before its places are let go of, but that a device which answers nothing costs
-//!   its deadline (who lent the place waits for the device itself then).
+//! * While a member may still fill the place of a piece, the piece is not finished, whatever
+//!   happens; so no request is answered before its places are let go of. The exception is a device
+//!   that answers nothing: its read ends at the deadline (the lender of the place waits for the
+//!   device itself then).
 //! * No read in place is hedged: the answer would lie where the late member still writes. A member
 //!   that is late with one is read into buffers, which can be hedged, until it has been in time for
 //!   a while ([`HedgeRules::in_place_pause_ns`]).
 //! * What fails in place is asked of the same member again, with a buffer: perhaps the place was to
 //!   blame, which its user chose.
 //!
-//! Deliberately absent: which requests have a place, and from what size on it is worth it (whoever
-//! submits them says so), and writes from a place (parity must see what is written).
+//! Deliberately absent: which requests have a place, and from what size on it is worth it (the
+//! submitter says so), and writes from a place (parity must see what is written).
 //!
 //! [`HedgeRules::in_place_pause_ns`]: crate::stats::device_latency::HedgeRules
 

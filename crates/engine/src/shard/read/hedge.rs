@@ -1,10 +1,10 @@
 //! Hedged reads: one that its member does not answer in time is asked of the others, and whichever
 //! comes first is the answer.
 //!
-//! Order: a read that goes straight to its member bears the time at which it is late (`stats::device_latency`).
-//! When that has passed, the same piece is queued as a degraded read that does without this member;
-//! from then on both sides *race*. The first that has the bytes answers the request; the other side
-//! ends without a word when it comes in, whenever that is.
+//! Order: a read that goes straight to its member bears the time at which it is late
+//! (`stats::device_latency`). When that has passed, the same piece is queued as a degraded read
+//! that does without this member; from then on both sides *race*. The first that has the bytes
+//! answers the request; the other side ends without a word when it comes in, whenever that is.
 //!
 //! Invariants:
 //! * Each side knows the request only as long as nobody has answered it: what comes later looks at
@@ -16,14 +16,15 @@
 //!   not trusted: an administrator's word (`trusted`) does not suffice, because it is about members
 //!   that are missing.
 //! * A late error is an error of the member all the same: told, counted, and repaired.
-//! * A read on a visit (`remote`) is hedged by the owner of its stripe, which is told who is late and
-//!   need not have found it out; the visitor pays.
+//! * A remote read (`remote`) is hedged by the owner of its stripe. The shard that reads tells the
+//!   owner which member is late, and the hedge counts in the budget of that shard, not of the
+//!   owner.
 //! * At most one direct read in [`HedgeRules::one_in`] is hedged, beyond a small burst, and none
 //!   where the stripe has lost as many columns as its code can bear.
 //! * There is no timer for a read: one time for all that are in flight, and none while none is.
 //!
-//! What a hedge computes is as good as the other strips: one that lies shows in it, as in any degraded
-//! read.
+//! What a hedge computes is as good as the other strips: one that lies shows in it, as in any
+//! degraded read.
 //!
 //! Deliberately absent: hedges of hedges, and of reads that are part of an operation.
 //!
@@ -111,9 +112,9 @@ impl Hedges {
 }
 
 impl Shard {
-    /// When [`Shard::tick`] wants to be called: a read in flight may be late by then, a write has waited
-    /// long enough for its stream, or the array is to hear of latencies. `None` for a shard that has been
-    /// idle for a while.
+    /// When [`Shard::tick`] wants to be called: a read in flight may be late by then, a write has
+    /// waited long enough for its stream, or the array is to hear of latencies. `None` for a shard
+    /// that has been idle for a while.
     pub fn deadline(&self) -> Option<Time> {
         let late = (self.hedges.reading > 0 && self.hedges.look_at != NEVER)
             .then_some(self.hedges.look_at);

@@ -1,5 +1,5 @@
-//! Reads before they need a stripe operation: from one member, late, of another shard's stripe, or several
-//! at once.
+//! Reads before they need a stripe operation: from one member, late, of another shard's stripe, or
+//! several at once.
 //!
 //! Invariant: what cannot be answered here becomes an operation of the shard that owns the stripe.
 

@@ -1,24 +1,28 @@
-//! Remote reads: any shard may read a stripe that it does not own, if an in-sync member holds the bytes.
+//! Remote reads: any shard may read a stripe that it does not own, if an in-sync member holds the
+//! bytes.
 //!
-//! Protocol: the array grants every shard a read lease ([`ToShard::GrantLease`]) while all shards work
-//! by the same view. It revokes the lease ([`ToShard::RevokeLease`]) before anything changes that a
-//! remote read relies on, and the change waits until every shard has returned its lease
-//! ([`FromShard::LeaseReturned`]). So no remote read runs while some shards know of the change and others
-//! do not. Two kinds of view go out under the lease: views that only report the progress of a rebuild or
-//! of the log's coverage, and the view by which the array fails, since no write is answered by it.
+//! Protocol: the array grants every shard a read lease ([`ToShard::GrantLease`]) while all shards
+//! work by the same view. It revokes the lease ([`ToShard::RevokeLease`]) before anything changes
+//! that a remote read relies on, and the change waits until every shard has returned its lease
+//! ([`FromShard::LeaseReturned`]). So no remote read runs while some shards know of the change and
+//! others do not. Two kinds of view go out under the lease: views that only report the progress of
+//! a rebuild or of the log's coverage, and the view by which the array fails, since no write is
+//! answered by it.
 //!
 //! Invariants:
-//! * While a shard has a lease, the array publishes no view that removes a member or adds one in sync, and
-//!   reports no block as unreadable. So when a write that a member missed is answered, only the owner of
-//!   the stripe still reads that member.
-//! * A quiesced shard starts no remote read, and its remote reads have ended before it reports `Quiesced`.
-//! * The result of a remote read is an answer only while the lease lasts under which the read began: a
-//!   read that is in flight when the lease is revoked goes to the owner.
+//! * While a shard has a lease, the array publishes no view that removes a member or adds one in
+//!   sync, and reports no block as unreadable. So when a write that a member missed is answered,
+//!   only the owner of the stripe still reads that member.
+//! * A quiesced shard starts no remote read, and its remote reads have ended before it reports
+//!   `Quiesced`.
+//! * The result of a remote read is an answer only while the lease lasts under which the read
+//!   began: a read that is in flight when the lease is revoked goes to the owner.
 //! * A remote read reads only what one in-sync member holds, in a region that the shard knows to be
-//!   written, trusted and not about to close. It counts as a user of the region, so a region that is given
-//!   back waits for it.
-//! * A stream of reads does not read remotely from stripes that miss data: their owner reads each strip
-//!   once, for the reads of that strip and for the strips that are computed from it (`batch`).
+//!   written, trusted and not about to close. It counts as a user of the region, so a region that
+//!   is given back waits for it.
+//! * A stream of reads does not read remotely from stripes that miss data: their owner reads each
+//!   strip once, for the reads of that strip and for the strips that are computed from it
+//!   (`batch`).
 //! * A piece that cannot be read remotely goes to its owner unchanged, and never comes back.
 //!
 //! Deliberately absent: waiting, hedges, repairs and reports of errors; those are the owner's.
@@ -92,8 +96,8 @@ impl RemoteRead {
 type Reads = SmallVec<[DirectRead; 1]>;
 
 impl Shard {
-    /// A read whose stripe belongs to `owner`, asked of the shard that is nearest: read here, or
-    /// passed on to the owner.
+    /// A read of a stripe that belongs to `owner`, asked of the shard that is nearest: read here,
+    /// or passed on to the owner.
     pub fn read_remote(&mut self, now: Time, owner: ShardNo, request: Request) {
         self.now = now;
         let (offset, len, place) = match request.op {
@@ -165,8 +169,8 @@ impl Shard {
         Some(reads)
     }
 
-    /// Whether a read belongs to a stream, and what its owner computes for the stream is computed from
-    /// what it asks for.
+    /// Whether a read belongs to a stream, and what its owner computes for the stream is computed
+    /// from what it asks for.
     fn streams_beside_lost(&mut self, offset: u64, len: u64, pieces: &[Piece]) -> bool {
         if self.whole || self.geometry.m == 0 || self.geometry.mirrored() {
             return false;
@@ -239,8 +243,8 @@ impl Shard {
         }
     }
 
-    /// A read of a visit is late: its owner can ask others. False if that was done before. (What fills
-    /// a place is never passed on: it may still be filled.)
+    /// A read of a visit is late: its owner can ask others. False if that was done before. (What
+    /// fills a place is never passed on: it may still be filled.)
     pub(crate) fn pass_late(&mut self, read: &DirectRead) -> bool {
         let (id, remote) = self.remote_read_of(read.request);
         if std::mem::replace(&mut remote.passed, true) {
