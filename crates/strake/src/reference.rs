@@ -107,7 +107,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "degraded",
-        "Whether the daemon starts the array without missing members, and how long it waits for them.",
+        "Whether the daemon starts the array without missing members, and how long it waits for \
+         them.",
     ),
 ];
 
@@ -131,7 +132,8 @@ const EVENTS: &[Group] = &[
             ),
             (
                 "failed",
-                "More members are out than the level survives. Requests get errors, nothing is written.",
+                "More members are out than the level survives. Requests get errors, nothing is \
+                 written.",
             ),
             (
                 "forced",
@@ -345,8 +347,8 @@ fn commands() -> String {
     root.build();
     let mut text = page(
         "Commands",
-        "Every command takes `--json`; whatever changes something takes `--dry-run`. MEMBER is a slot \
-         number or a device. What exit statuses mean stands under [errors](errors.md).",
+        "Every command takes `--json`; whatever changes something takes `--dry-run`. MEMBER is a \
+         slot number or a device. What exit statuses mean stands under [errors](errors.md).",
     );
     for command in root.get_subcommands() {
         one_command(&mut text, "strake", command);
@@ -429,8 +431,8 @@ fn all_settings() -> String {
     let mut text = page(
         "Settings",
         "`strake set NAME KEY=VALUE…` changes settings, `strake get NAME` shows them. The first \
-         twelve and `hedged_reads` lie on the members; the others are kept on the machine. In JSON, \
-         times and sizes are numbers with the unit in the name (`latency_target_us`, \
+         twelve and `hedged_reads` lie on the members; the others are kept on the machine. In \
+         JSON, times and sizes are numbers with the unit in the name (`latency_target_us`, \
          `spare_delay_ms`, `memory_limit_bytes`).",
     );
     let fresh = view::settings(&view::tests::half_way(), &PlacementRecord::default());
@@ -537,9 +539,9 @@ fn errors() -> String {
 fn all_metrics() -> String {
     let mut text = page(
         "Metrics",
-        "`GET /metrics` on the daemon's socket, in Prometheus' text format. Metrics of an array have \
-         the label `array`, those of a member `slot` too, those of a job `kind` and `slot`; a summary \
-         has `quantile`. What is not known has no line.",
+        "`GET /metrics` on the daemon's socket, in Prometheus' text format. Metrics of an array \
+         have the label `array`, those of a member `slot` too, those of a job `kind` and `slot`; a \
+         summary has `quantile`. What is not known has no line.",
     );
     text.push('\n');
     for (name, kind, help) in metrics::families() {
@@ -575,9 +577,9 @@ fn kind_of(schema: &Value) -> String {
 fn json() -> String {
     let mut text = page(
         "HTTP and JSON",
-        "The daemon speaks HTTP on `$STRAKE_DIR/api.sock`. What commands print with `--json` are the \
-         same shapes. `GET /openapi.json` is the document for programs. A type with `?` may be null \
-         or absent, `[]` is a list; further fields may be added.",
+        "The daemon speaks HTTP on `$STRAKE_DIR/api.sock`. What commands print with `--json` are \
+         the same shapes. `GET /openapi.json` is the document for programs. A type with `?` may be \
+         null or absent, `[]` is a list; further fields may be added.",
     );
     let document = openapi::document();
     let objects = |of: &Value| of.as_object().expect("an object").clone();

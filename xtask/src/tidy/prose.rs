@@ -1,7 +1,7 @@
 //! Prose: lines and paragraphs of Markdown that are too long, and words for persons used of things.
 //!
 //! Invariants: one finding for each rule and file, at the first place. It is an error, but for the
-//! folders in [`OPEN`].
+//! places in [`OPEN`].
 //! Not looked at: rows of tables, which cannot be broken; records of benchmarks, which programs
 //! write; paragraphs in code and in comments, and of pages that are made from the code (their first
 //! line says so).
@@ -16,8 +16,11 @@ const COLUMNS: usize = 100;
 const PARAGRAPH_LINES: usize = 6;
 /// A part of the program, a drive or a request is `which` or `that`.
 const WORDS: &[&str] = &["who", "whoever", "whom", "whose"];
-/// Folders that still have findings: these are warnings until the last one is gone.
-const OPEN: &[&str] = &["crates/strake/"];
+/// Folders and files that still have findings: these are warnings until the last one is gone.
+const OPEN: &[&str] = &[
+    "crates/strake/src/daemon/service/ending.rs",
+    "crates/strake/src/daemon/state/",
+];
 /// The first line of a page that is made from the code begins so.
 const MADE: &str = "<!-- Made from the code";
 
@@ -219,8 +222,8 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_is_an_error_but_for_the_folders_that_still_have_some() {
-        let open = said("crates/strake/src/main.rs", "/// Who waits.\n");
+    fn a_finding_is_an_error_but_for_the_places_that_still_have_some() {
+        let open = said("crates/strake/src/daemon/state/mod.rs", "/// Who waits.\n");
         assert!(open[0].starts_with("warning: "), "{open:?}");
         let closed = said("crates/engine/src/shard/mod.rs", "/// Who waits.\n");
         assert!(closed[0].starts_with("crates/"), "{closed:?}");

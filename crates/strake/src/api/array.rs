@@ -44,7 +44,7 @@ pub(crate) struct ArrayJson {
     pub(crate) degraded_start: String,
     pub(crate) epoch: u64,
     pub(crate) unwritten_bytes: u64,
-    /// Bytes whose content is lost: they answer an error until they are written.
+    /// Bytes with lost content: they answer an error until they are written.
     pub(crate) unreadable_bytes: u64,
     /// Where, in order.
     pub(crate) unreadable: Vec<RangeJson>,
@@ -100,8 +100,8 @@ pub(crate) struct MovingJson {
 pub(crate) struct ExportJson {
     /// `ublk`, `nbd` or `none`.
     pub(crate) kind: String,
-    /// Of ublk: how data travels, `auto-buffer`, `user-copy` or `copy`, with `batch-` before it where
-    /// requests come in batches.
+    /// Of ublk: how data travels, `auto-buffer`, `user-copy` or `copy`, with `batch-` before it
+    /// where requests come in batches.
     pub(crate) mode: Option<String>,
     /// Of ublk.
     pub(crate) queues: Option<u16>,

@@ -70,12 +70,14 @@ pub(crate) struct StartRequest {
     /// Only these devices; empty: all that are found.
     pub(crate) devices: Vec<PathBuf>,
     pub(crate) dry_run: bool,
-    /// Not without missing members, if its setting `degraded` is `never`: it is not asked for by name.
+    /// Not without missing members, if its setting `degraded` is `never`: it is not asked for by
+    /// name.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) by_rule: bool,
 }
 
-/// What `stop` and the request that destroys an array may ask; nothing at all says the same as the default.
+/// What `stop` and the request that destroys an array may ask; nothing at all says the same as the
+/// default.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DryRequest {
@@ -182,7 +184,8 @@ pub(crate) struct RestripeRequest {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JobRequest {
-    /// `start` or `stop`; of a scrub also `pause` and `accept` (what is read in undecided regions is right).
+    /// `start` or `stop`; of a scrub also `pause` and `accept` (what is read in undecided regions
+    /// is right).
     pub(crate) action: String,
     /// Of a scrub that starts: rewrite strips that are named as wrong.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

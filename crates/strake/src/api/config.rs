@@ -1,8 +1,8 @@
 //! A backup of the configuration, and what becomes of it.
 //!
-//! Invariants: what a backup says of an array is enough to make its metadata again over its members' data; a backup of
-//! another format is refused, never guessed at. Deliberately absent: data, and what drives tell of themselves again
-//! (sizes, wear).
+//! Invariants: what a backup says of an array is enough to make its metadata again over its
+//! members' data; a backup of another format is refused, never guessed at. Deliberately absent:
+//! data, and what drives tell of themselves again (sizes, wear).
 
 use std::path::PathBuf;
 
@@ -126,7 +126,8 @@ pub(crate) struct RestoreRequest {
     /// Where to look, too.
     #[serde(default)]
     pub(crate) devices: Vec<PathBuf>,
-    /// Which device is in which slot of the one array that is named, where devices tell nothing any more.
+    /// Which device is in which slot of the one array that is named, where devices tell nothing any
+    /// more.
     #[serde(default)]
     pub(crate) slots: Vec<SlotDevice>,
     /// Overwrite foreign signatures.

@@ -97,7 +97,8 @@ pub(crate) struct ScanDeviceJson {
     pub(crate) device: String,
     pub(crate) uuid: String,
     pub(crate) slot: Option<u8>,
-    /// `in_sync`, `rebuilding`, `stale`, `spare`, `stray`, or `set_aside` where it cannot be used as it is.
+    /// `in_sync`, `rebuilding`, `stale`, `spare`, `stray`, or `set_aside` where it cannot be used
+    /// as it is.
     pub(crate) state: String,
     pub(crate) epoch: u64,
     /// Why it is set aside.
@@ -122,7 +123,7 @@ pub(crate) struct ExamineJson {
     pub(crate) copies: Vec<CopyJson>,
     pub(crate) slots: Vec<SlotJson>,
     pub(crate) regions: RegionsJson,
-    /// Bytes of the block device whose content is lost; `null` where the member has no valid list.
+    /// Bytes of the block device with lost content; `null` where the member has no valid list.
     pub(crate) unreadable: Option<Vec<RangeJson>>,
 }
 

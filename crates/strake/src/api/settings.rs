@@ -57,8 +57,8 @@ pub(crate) struct SettingsJson {
     /// The pool that spares are taken from; `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pool: Option<String>,
-    /// Whether it is started by itself without missing members: `allow`, `never`, `wait`, a time like
-    /// `30s`, or `default`.
+    /// Whether it is started by itself without missing members: `allow`, `never`, `wait`, a time
+    /// like `30s`, or `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) degraded: Option<String>,
     /// Of a change: only check.

@@ -1,10 +1,12 @@
 //! What the shell offers for names: of arrays, their members and volumes, pools, settings.
 //!
-//! Order: the shell runs `strake` with STRAKE_COMPLETE and the words of the line; clap's engine finds the argument
-//! that is completed, and asks here for names; they go to standard output, a name a line.
+//! Order: the shell runs `strake` with STRAKE_COMPLETE and the words of the line; clap's engine
+//! finds the argument that is completed, and asks here for names; they go to standard output, a
+//! name a line.
 //!
-//! Invariants: nothing is changed, nothing is printed but names, and no key is waited for longer than [`PATIENCE`]. A
-//! daemon that does not answer has no names. Deliberately absent: looking at drives; that takes long, and needs root.
+//! Invariants: nothing is changed, nothing is printed but names, and no key is waited for longer
+//! than [`PATIENCE`]. A daemon that does not answer has no names. Deliberately absent: looking at
+//! drives; that takes long, and needs root.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

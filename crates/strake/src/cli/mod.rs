@@ -43,7 +43,8 @@ pub(crate) fn printed(written: std::io::Result<()>) -> bool {
     let Err(error) = written else { return true };
     if error.kind() != std::io::ErrorKind::BrokenPipe {
         let found = format!("the answer cannot be written to standard output: {error}");
-        let cure = "what was asked for is done, but its answer is not whole: make room where it goes, or send it elsewhere";
+        let cure = "what was asked for is done, but its answer is not whole: make room where it \
+                    goes, or send it elsewhere";
         // The first one says it.
         let _ = UNWRITTEN.set(Failure::new(Code::Io, found).cure(cure));
     }
@@ -224,7 +225,8 @@ pub(crate) fn confirm_emptied<T>(
         Err(failure) if failure.code == Code::MembersEmptied => confirm(
             false,
             &format!(
-                "strake start --force {name} would believe members that may have lost their content: {}",
+                "strake start --force {name} would believe members that may have lost their \
+                 content: {}",
                 failure.found
             ),
         ),

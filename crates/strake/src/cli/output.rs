@@ -236,7 +236,8 @@ fn undecided(a: &ArrayJson) -> String {
         return String::new();
     }
     format!(
-        "  undecided   {} ({}) rebuilt from strips that do not agree: nothing is repaired there, at byte {}\n",
+        "  undecided   {} ({}) rebuilt from strips that do not agree: nothing is repaired there, \
+         at byte {}\n",
         size::count(a.undecided_regions as usize, "region"),
         size::bytes(a.undecided_bytes),
         places(&a.undecided)
@@ -322,7 +323,8 @@ pub(crate) fn array(a: &ArrayJson) -> String {
     let mut text = format!(
         "{}  {}\n  level       {} of {}{groups}{fixed}, strip {}, blocks of {}\n  \
          size        {} ({} never written)\n  device      {}\n{}{}  \
-         write hole  {}\n  latency     target {}\n  degraded    start {}\n  uuid        {}, epoch {}\n",
+         write hole  {}\n  latency     target {}\n  degraded    start {}\n  \
+         uuid        {}, epoch {}\n",
         a.name,
         state,
         a.level,
@@ -558,7 +560,8 @@ pub(crate) fn scan(all: &[ScanJson]) -> String {
         ));
         if let Some(date) = &array.destroyed {
             text.push_str(&format!(
-                "  destroyed on {date}: strake destroy {} wipes what is left, strake start --force takes it back\n",
+                "  destroyed on {date}: strake destroy {} wipes what is left, strake start --force \
+                 takes it back\n",
                 array.uuid
             ));
         }
@@ -690,10 +693,10 @@ pub(crate) fn explain(e: &ExplainJson) -> String {
     }
     if e.undecided {
         text.push_str(
-            "  its region is undecided: strips of it were rebuilt from others that do not agree, and \
-             no scrub repairs anything there\n  strake scrub NAME says at which bytes; write these \
-             stripes anew as a whole (from a backup) and scrub again; or, where what is read is right, \
-             strake scrub NAME accept\n",
+            "  its region is undecided: strips of it were rebuilt from others that do not agree, \
+             and no scrub repairs anything there\n  strake scrub NAME says at which bytes; write \
+             these stripes anew as a whole (from a backup) and scrub again; or, where what is read \
+             is right, strake scrub NAME accept\n",
         );
     }
     let mut table = Table::new(&["KIND", "SLOT", "STATE", "DEVICE", "BYTE ON DEVICE"]);

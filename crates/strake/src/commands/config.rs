@@ -106,7 +106,8 @@ fn restore(context: &Context, args: &RestoreArgs) -> Ended {
         let mut what = Vec::new();
         if !names.is_empty() {
             what.push(format!(
-                "new superblocks for {}; the order of slots must be right and no member stale, or data is lost",
+                "new superblocks for {}; the order of slots must be right and no member stale, or \
+                 data is lost",
                 names.join("; ")
             ));
         }

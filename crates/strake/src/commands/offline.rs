@@ -92,7 +92,8 @@ pub(crate) fn shown(context: &Context, found: &FoundArray) -> ArrayJson {
     if let Some(held) = found.members.iter().find(|m| sysfs::is_held(&m.path)) {
         let (name, path) = (&array.name, held.path.display());
         context.notes(&[format!(
-            "{name}: {path} is held by another process, such as a daemon with a STRAKE_DIR of its own"
+            "{name}: {path} is held by another process, such as a daemon with a STRAKE_DIR of its \
+             own"
         )]);
         array.state = "unknown".to_owned();
         array.startable = None;
@@ -295,7 +296,8 @@ pub(crate) fn set(
     };
     if !asked.only_places() {
         let what = format!("no daemon listens in {}", context.dir.path().display());
-        let cure = "without one only cpus, shards, memory_limit, requests, replace_at_wear, pool and degraded can be set";
+        let cure = "without one only cpus, shards, memory_limit, requests, replace_at_wear, pool \
+                    and degraded can be set";
         return Err(Failure::new(Code::NoDaemon, what).cure(cure));
     }
     check_named(&pools(context), asked.pool.as_deref())?;
@@ -326,7 +328,8 @@ pub(crate) fn examine(context: &Context, device: &Path) -> Ended {
     crate::drives::machine::sysfs::identity(device)?;
     let looked = find::look(device).map_err(|failure| match failure.code {
         Code::Damaged => failure.cure(
-            "nothing of this member can be believed; strake scan shows whether the other members start the array",
+            "nothing of this member can be believed; strake scan shows whether the other members \
+             start the array",
         ),
         _ => failure,
     })?;

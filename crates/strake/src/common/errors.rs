@@ -119,17 +119,20 @@ catalogue! {
     Reshaping, "reshape-under-way", Refused, "try again in a moment";
     /// Data on its way to another shape.
     DataMoves, "data-moves", Refused,
-        "wait until the restripe has ended (strake show); strake restripe NAME --continue where it was stopped";
+        "wait until the restripe has ended (strake show); strake restripe NAME --continue where it \
+         was stopped";
     /// No data on its way.
     NothingMoves, "nothing-moves", Refused, "strake restripe NAME --add DEV begins a move";
     /// Nothing to be decided.
     NothingUndecided, "nothing-undecided", Refused, "strake show says what is undecided";
     /// No such change of shape.
     ShapeUnreachable, "shape-unreachable", Usage,
-        "RAID 0, 5, 6, 7.3 and N+M take data columns, one for each device, up to 64 members; 50, 60 and 70 whole groups";
+        "RAID 0, 5, 6, 7.3 and N+M take data columns, one for each device, up to 64 members; 50, \
+         60 and 70 whole groups";
     /// A backup taken in the middle of a move.
     BackupMoving, "backup-moving", Refused,
-        "the frontier has gone on since the backup, and only members tell where it is: start the array from members with whole superblocks";
+        "the frontier has gone on since the backup, and only members tell where it is: start the \
+         array from members with whole superblocks";
     /// Members without more room.
     NothingToGrow, "nothing-to-grow", Refused,
         "replace every member, and every spare, by a larger one first (strake replace)";
@@ -137,32 +140,37 @@ catalogue! {
     MapTooSmall, "map-too-small", Failed, "make a new array on these devices and copy";
     /// No such change of level.
     LevelUnreachable, "level-unreachable", Usage,
-        "0 becomes 5, 5 becomes 6 and 6 becomes 7.3, with one device for each parity more, and back without";
+        "0 becomes 5, 5 becomes 6 and 6 becomes 7.3, with one device for each parity more, and \
+         back without";
     /// The last parity.
     LastParity, "last-parity", Refused,
-        "use --force if no member needs to be lost: any that fails takes the array's data with it then";
+        "use --force if no member needs to be lost: any that fails takes the array's data with it \
+         then";
     /// The memory limit.
     MemoryLimit, "memory-limit-too-small", Usage,
         "strake set NAME memory_limit=SIZE with at least that, or shards=N with fewer threads";
     /// More memory than there is.
     MemoryShort, "memory-short", Refused,
-        "strake set NAME memory_limit=SIZE with less, or shards=N with fewer threads; for all arrays: strake daemon --memory";
+        "strake set NAME memory_limit=SIZE with less, or shards=N with fewer threads; for all \
+         arrays: strake daemon --memory";
     /// More descriptors than there are.
     DescriptorsShort, "descriptors-short", Refused,
         "raise the limit (LimitNOFILE= in the service's unit, ulimit -n), or stop an array";
     /// The process may not use io_uring.
     NoIoUring, "no-io-uring", Failed,
-        "permit it: sysctl kernel.io_uring_disabled=0, a seccomp profile with io_uring, a larger RLIMIT_MEMLOCK; nothing was written";
+        "permit it: sysctl kernel.io_uring_disabled=0, a seccomp profile with io_uring, a larger \
+         RLIMIT_MEMLOCK; nothing was written";
     /// The folder of the daemon's state is somebody else's.
     StateDir, "state-dir-not-ours", Refused,
         "set STRAKE_DIR to a folder that only you can write: chown, chmod go-w";
     /// Setting.
     SettingInvalid, "setting-invalid", Usage,
-        "rebuild_priority, resync_priority, scrub_priority, restripe_priority, init_priority: 1 to 100; \
-         latency_target: off, 2ms (50us to 60s); spare_delay: off, 45s (to 7d); read_error_threshold: 1 and more; \
-         write_hole: closed, degraded, resync; hedged_reads: on, off; \
-         scrub_schedule: off, continuous, daily, weekly, monthly; scrub_at: 03:00; scrub_policy: report, repair, halt; \
-         cpus: auto, 0-3,8; shards: auto, 1 to 64; memory_limit: auto, 256M; requests: auto, 1 and more; \
+        "rebuild_priority, resync_priority, scrub_priority, restripe_priority, init_priority: \
+         1 to 100; latency_target: off, 2ms (50us to 60s); spare_delay: off, 45s (to 7d); \
+         read_error_threshold: 1 and more; write_hole: closed, degraded, resync; \
+         hedged_reads: on, off; scrub_schedule: off, continuous, daily, weekly, monthly; \
+         scrub_at: 03:00; scrub_policy: report, repair, halt; cpus: auto, 0-3,8; \
+         shards: auto, 1 to 64; memory_limit: auto, 256M; requests: auto, 1 and more; \
          replace_at_wear: off, 1 to 100; pool: none, NAME";
     /// Beyond the end of the array.
     LbaInvalid, "lba-out-of-range", Usage, "use a block number below the array's size";
@@ -218,7 +226,8 @@ catalogue! {
     /// No volume.
     VolumeNotFound, "volume-not-found", NotFound, "strake volume show ARRAY lists its volumes";
     /// A volume of that name.
-    VolumeExists, "volume-exists", Refused, "choose another name, or strake volume delete the old one";
+    VolumeExists, "volume-exists", Refused,
+        "choose another name, or strake volume delete the old one";
     /// A volume in use.
     VolumeInUse, "volume-in-use", Refused, "unmount its block device, or close what is connected";
     /// Too many volumes.
@@ -228,7 +237,8 @@ catalogue! {
         "use another array, or --force to give up what is written: volumes take its place";
     /// No room for a volume.
     ArrayFull, "array-full", Failed,
-        "choose a smaller size, or delete or shrink a volume: strake volume show ARRAY tells what is free";
+        "choose a smaller size, or delete or shrink a volume: strake volume show ARRAY tells what \
+         is free";
     /// A smaller size that nobody confirmed.
     WouldShrink, "would-shrink", Refused,
         "use --shrink if nothing behind the new end is needed any more";
@@ -242,25 +252,31 @@ catalogue! {
         "bring the missing members back; nothing was written";
     /// Too few members are left without those that lost a superblock.
     MembersEmptied, "members-emptied", Refused,
-        "bring the missing members back; or, where what these hold is believed: start --force, and check the data";
+        "bring the missing members back; or, where what these hold is believed: start --force, and \
+         check the data";
     /// Not a backup, or not one of this format.
     BackupInvalid, "backup-invalid", Usage, "use what strake config backup wrote, as it is";
     /// Members that do not have the same history.
     MembersDisagree, "members-disagree", Refused,
-        "if you know that every member was in sync to the end: --accept-stale; what is stale becomes the data otherwise";
+        "if you know that every member was in sync to the end: --accept-stale; what is stale \
+         becomes the data otherwise";
     /// No such pool.
-    PoolNotFound, "pool-not-found", NotFound, "strake pool show lists pools; strake pool create NAME DEV makes one";
+    PoolNotFound, "pool-not-found", NotFound,
+        "strake pool show lists pools; strake pool create NAME DEV makes one";
     /// Two pools, one name.
-    PoolAmbiguous, "pool-ambiguous", Refused, "use the uuid that strake pool show tells: strake pool delete UUID";
+    PoolAmbiguous, "pool-ambiguous", Refused,
+        "use the uuid that strake pool show tells: strake pool delete UUID";
     /// A pool of that name.
     PoolExists, "pool-exists", Refused, "strake pool add NAME DEV adds to it";
     /// It waits in a pool.
-    DeviceInPool, "device-in-pool", Refused, "strake pool remove POOL DEV first, or use --force to take it";
+    DeviceInPool, "device-in-pool", Refused,
+        "strake pool remove POOL DEV first, or use --force to take it";
     /// No light to find a drive by.
     NoLight, "no-locate-light", Failed,
         "look for its serial number: strake show NAME --wear --json, or lsblk -o NAME,SERIAL";
     /// No spare waits.
-    NoSpare, "no-spare", Refused, "strake add NAME DEV adds one, or name the device to replace it with";
+    NoSpare, "no-spare", Refused,
+        "strake add NAME DEV adds one, or name the device to replace it with";
     /// Members are missing, and the daemon is not to start it then.
     DegradedStart, "degraded-start-not-allowed", Refused,
         "bring the missing members back, or strake start NAME";
@@ -278,7 +294,8 @@ catalogue! {
     DirtyDegraded, "dirty-degraded", Refused,
         "bring the missing members back, or use start --force and check the data";
     /// Two devices, one member.
-    MemberTwice, "member-found-twice", Refused, "take the copy away, or name the devices to start it from: strake start NAME DEV";
+    MemberTwice, "member-found-twice", Refused,
+        "take the copy away, or name the devices to start it from: strake start NAME DEV";
     /// Metadata of a newer version.
     Newer, "metadata-newer", Refused, "use the version of Strake that wrote it, or a later one";
     /// Metadata is damaged.
@@ -300,7 +317,9 @@ catalogue! {
     CounterExhausted, "counter-exhausted", Refused,
         "nothing was written: strake examine DEV shows the counter; copy the data to a new array";
     /// Would fail the array.
-    WouldFail, "would-fail", Refused, "wait for the rebuild, or strake add NAME DEV for one: strake show NAME tells which member is missing";
+    WouldFail, "would-fail", Refused,
+        "wait for the rebuild, or strake add NAME DEV for one: strake show NAME tells which \
+         member is missing";
     /// Member in use.
     MemberInUse, "member-in-use", Refused, "strake fail NAME MEMBER first";
     /// Being rebuilt.
@@ -329,9 +348,11 @@ catalogue! {
     DaemonLost, "daemon-lost", Failed, "look at the daemon's log";
     /// The daemon does not answer.
     DaemonSilent, "daemon-silent", Failed,
-        "look whether it is stopped (SIGSTOP, a frozen cgroup) or hangs on a device: the daemon's log, the kernel log";
+        "look whether it is stopped (SIGSTOP, a frozen cgroup) or hangs on a device: the daemon's \
+         log, the kernel log";
     /// No room.
-    NoSpace, "no-space", Failed, "make room in the file system that it is about: that of the members, or of STRAKE_DIR";
+    NoSpace, "no-space", Failed,
+        "make room in the file system that it is about: that of the members, or of STRAKE_DIR";
     /// The member failed while in use.
     DeviceFailed, "device-failed", Failed,
         "check the drive (kernel log, smartctl), then try again or use another";
@@ -481,7 +502,8 @@ impl From<DeviceError> for Failure {
                 recorded_bytes,
                 ..
             } => failure.cure(format!(
-                "give it its {recorded_bytes} bytes back; what lay behind its end is lost, so strake add NAME {} rebuilds it then",
+                "give it its {recorded_bytes} bytes back; what lay behind its end is lost, so \
+                 strake add NAME {} rebuilds it then",
                 path.display()
             )),
             _ => failure,
@@ -560,27 +582,29 @@ impl From<CommandError> for Failure {
         let failure = Failure::new(code, error.to_string());
         match error {
             CommandError::BlockSize { .. } => {
-                failure.cure("use a device whose blocks are no larger than the array's")
+                failure.cure("use a device with blocks no larger than the array's")
             }
-            CommandError::SameShape => {
-                failure.cure("name another strip, other groups, or devices to add; --rotate is for parities that restripe added")
-            }
-            CommandError::WouldShrink { .. } => {
-                failure.cure("give more devices, or larger groups")
-            }
+            CommandError::SameShape => failure.cure(
+                "name another strip, other groups, or devices to add; --rotate is for parities \
+                 that restripe added",
+            ),
+            CommandError::WouldShrink { .. } => failure.cure("give more devices, or larger groups"),
             CommandError::MirrorTooSmall { has, .. } => failure.cure(format!(
-                "level 10 of {} devices holds as much, as a new array; fewer data columns are none of this one",
+                "level 10 of {} devices holds as much, as a new array; fewer data columns are none \
+                 of this one",
                 2 * has
             )),
             CommandError::NotTogether => {
                 failure.cure("lower the level alone, and ask for the rest when that is done")
             }
             CommandError::NoSuchGroups { .. } => failure.cure(
-                "choose a --group-size that divides the number of members, or give whole groups of devices",
+                "choose a --group-size that divides the number of members, or give whole groups of \
+                 devices",
             ),
-            CommandError::StripUnfit { .. } => {
-                failure.cure("choose a smaller strip; an array that has grown to 256 MiB of each member and more takes any")
-            }
+            CommandError::StripUnfit { .. } => failure.cure(
+                "choose a smaller strip; an array that has grown to 256 MiB of each member and \
+                 more takes any",
+            ),
             _ => failure,
         }
     }
@@ -623,7 +647,9 @@ impl From<StartError> for Failure {
             StartError::CounterExhausted { .. } => Code::CounterExhausted,
             StartError::MapDamaged(_) | StartError::UnreadableDamaged => {
                 // Other members have no other, but superblocks are there, and data may be whole.
-                let cure = "bring members that are missing; if none is, strake config backup FILE and strake config restore FILE make its metadata again over the data that is there";
+                let cure = "bring members that are missing; if none is, strake config backup FILE \
+                            and strake config restore FILE make its metadata again over the data \
+                            that is there";
                 return Failure::new(Code::Damaged, error.to_string()).cure(cure);
             }
             StartError::Geometry(_) => Code::Damaged,

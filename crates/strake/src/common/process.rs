@@ -42,7 +42,9 @@ impl EndSignals {
                 _ = self.term.recv() => return,
                 _ = self.int.recv() => return,
                 _ = self.hang_up.recv() => {
-                    tracing::info!("SIGHUP: there is nothing to read again, and the daemon goes on");
+                    tracing::info!(
+                        "SIGHUP: there is nothing to read again, and the daemon goes on"
+                    );
                 }
             }
         }

@@ -55,7 +55,7 @@ fn look_at(device: &Device) -> Result<Found, Failure> {
         Err(error) => match (error, pool::label_of(device)?) {
             (_, Some(label)) => (format!("in the pool {}", label.name), None),
             (DeviceError::Damaged { .. }, None) => {
-                ("a member whose superblocks are damaged".to_owned(), None)
+                ("a member with damaged superblocks".to_owned(), None)
             }
             (DeviceError::NotStrake(_), None) => {
                 let found = format!("{shown} carries nothing of Strake's");

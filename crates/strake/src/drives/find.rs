@@ -64,7 +64,8 @@ impl Aside {
             Code::DevicePartitioned | Code::ForeignSignature => {
                 let (name, path) = (&member.image.superblock.name, member.path.display());
                 why.cure(format!(
-                    "strake add --force {name} {path} takes it as a new device, and rebuilds it whole"
+                    "strake add --force {name} {path} takes it as a new device, and rebuilds it \
+                     whole"
                 ))
             }
             _ => why,

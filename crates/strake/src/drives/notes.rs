@@ -99,7 +99,11 @@ pub(crate) fn of_one_drive(first: &Path, second: &Path) -> String {
 pub(crate) fn of_readable(path: &Path, mode: u32) -> Option<String> {
     (mode & 0o044 != 0).then(|| {
         let path = path.display();
-        format!("{path} has mode {:04o}: other users of this machine can read the array's data (chmod 600 {path})", mode & 0o7777)
+        format!(
+            "{path} has mode {:04o}: other users of this machine can read the array's data \
+             (chmod 600 {path})",
+            mode & 0o7777
+        )
     })
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Invariants: counters end in `_total`, and units stand last otherwise; what is not known has no
 //! line. Nothing is asked of a drive for it: one that hangs must not hang the monitoring.
-//! Deliberately absent: a library. `prometheus-client` (0.26) has no summaries, and writes bounds of
-//! buckets as 8.192e-06, which are published as 0.000008192: each would be a new series.
+//! Deliberately absent: a library. `prometheus-client` (0.26) has no summaries, and writes bounds
+//! of buckets as 8.192e-06, which are published as 0.000008192: each would be a new series.
 
 use std::fmt::Write as _;
 

@@ -276,7 +276,8 @@ fn numbers_just_outside_of_their_range_are_refused_with_the_range() {
     ] {
         use std::io::{Read, Write};
         let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
-        let head = "PATCH /v1/arrays/data/settings HTTP/1.1\r\nhost: strake\r\nconnection: close\r\ncontent-type: application/json\r\n";
+        let head = "PATCH /v1/arrays/data/settings HTTP/1.1\r\nhost: strake\r\n\
+                    connection: close\r\ncontent-type: application/json\r\n";
         let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
         stream.write_all(request.as_bytes()).expect("asks");
         let mut text = String::new();

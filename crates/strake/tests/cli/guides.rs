@@ -332,7 +332,8 @@ fn a_line_fits_where_dots_stand_for_what_varies() {
 
 #[test]
 fn a_page_is_read_block_by_block() {
-    let page = "text\n<!-- rig\ntruncate x\n-->\n```console exit=5\n# strake show \\\n  data\nout\n```\n\
+    let page = "text\n<!-- rig\ntruncate x\n-->\n\
+                ```console exit=5\n# strake show \\\n  data\nout\n```\n\
                 ```ini\n# a comment\n```\n```console vm\n$ mount x\n```\n";
     let read = commands("x.md", page);
     let said: Vec<(&str, i32, How)> = read

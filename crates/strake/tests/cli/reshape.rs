@@ -110,7 +110,7 @@ fn an_array_grows_where_its_devices_grew_while_it_serves() {
         let mut events = rig.events().into_iter();
         events.find(|event| event["event"] == "size_not_told")
     };
-    rig.until("who was not told is told of", || not_told().is_some());
+    rig.until("the event size_not_told comes", || not_told().is_some());
     let effect = "1 client will see the new size after connecting anew";
     assert_eq!(not_told().expect("it is there")["effect"], effect);
     drop(client);

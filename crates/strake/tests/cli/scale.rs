@@ -114,7 +114,8 @@ fn a_rebuild_moves_about_as_much_as_was_written() {
     let each = size / 3;
     let percent = |bytes: u64| bytes as f64 * 100.0 / each as f64;
     println!(
-        "a tenth of {size} bytes was written: the rebuild wrote {:.1} % of a member and read {:.1} % of each of three",
+        "a tenth of {size} bytes was written: the rebuild wrote {:.1} % of a member and read {:.1} \
+         % of each of three",
         percent(written),
         percent(read / 3)
     );

@@ -165,9 +165,11 @@ pub(crate) enum Command {
     /// Serve the arrays of this machine until SIGTERM or SIGINT
     #[command(args_override_self = true)]
     Daemon(DaemonArgs),
-    /// Write what a shell runs to complete commands, names of arrays, members, volumes, pools, and settings
+    /// Write what a shell runs to complete commands, names of arrays, members, volumes, pools, and
+    /// settings
     ///
-    /// Bash: source <(strake completions bash), in ~/.bashrc. Zsh likewise. Fish: strake completions fish | source.
+    /// Bash: source <(strake completions bash), in ~/.bashrc. Zsh likewise. Fish: strake
+    /// completions fish | source.
     Completions { shell: clap_complete::Shell },
 }
 
@@ -337,7 +339,10 @@ pub(crate) enum DriveCommand {
 /// Arguments of `drive locate`.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "strake drive locate [OPTIONS] DEV on|off\n       strake drive locate [OPTIONS] NAME MEMBER on|off"
+    override_usage = concat!(
+        "strake drive locate [OPTIONS] DEV on|off\n",
+        "       strake drive locate [OPTIONS] NAME MEMBER on|off"
+    )
 )]
 pub(crate) struct DriveLocateArgs {
     /// A device; or an array and a member of it, as for locate
@@ -449,7 +454,12 @@ strake restripe [OPTIONS] <NAME> --level <LEVEL> [DEV]...
 
 /// Arguments of `restripe`.
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["level", "add", "strip", "group_size", "rotate", "stop", "go_on"])))]
+#[command(group(
+    clap::ArgGroup::new("what")
+        .required(true)
+        .multiple(true)
+        .args(["level", "add", "strip", "group_size", "rotate", "stop", "go_on"])
+))]
 #[command(override_usage = RESTRIPE_USAGE)]
 pub(crate) struct RestripeArgs {
     pub(crate) name: String,

@@ -303,13 +303,15 @@ fn to_do(found: &FoundArray, aside: &[Aside]) -> Option<String> {
         .collect();
     if !foreign.is_empty() {
         return Some(format!(
-            "bring the other members; or, if nothing but these signatures was written: wipefs -a {}; strake start {}",
+            "bring the other members; or, if nothing but these signatures was written: wipefs -a \
+             {}; strake start {}",
             foreign.join(" "),
             found.name()
         ));
     }
     let damaged = code(Code::Damaged)?.path.display();
     Some(format!(
-        "strake examine {damaged} tells what is damaged; a device that shrank needs its size back; bring the other members"
+        "strake examine {damaged} tells what is damaged; a device that shrank needs its size back; \
+         bring the other members"
     ))
 }

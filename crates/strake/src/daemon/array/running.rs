@@ -305,7 +305,8 @@ fn note_believed(log: &EventLog, name: &ArrayName, serving: &Serving, emptied: &
             device: Some(path.display().to_string()),
             cause: Some("start --force".to_owned()),
             effect: Some(format!(
-                "in service without its superblock at byte {offset}, and perhaps without its content: check the data"
+                "in service without its superblock at byte {offset}, and perhaps without its \
+                 content: check the data"
             )),
             ..Happened::default()
         });
@@ -603,7 +604,8 @@ impl Running {
         let name = self.name();
         let cure = match aside {
             engine::Aside::BlockSize { .. } | engine::Aside::TooSmall { .. } => format!(
-                "give it back what it had and start the array anew, or strake replace {name} {} DEV with another",
+                "give it back what it had and start the array anew, or strake replace {name} {} \
+                 DEV with another",
                 slot.0
             ),
             engine::Aside::Past(Past::Other { .. }) => {

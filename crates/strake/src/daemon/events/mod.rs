@@ -547,7 +547,8 @@ fn member_words(kind: &EventKind) -> Words {
                 retries,
             } = before;
             let cause = format!(
-                "had {reads} read errors, {writes} write errors, {mismatches} mismatches, {} retries",
+                "had {reads} read errors, {writes} write errors, {mismatches} mismatches, {} \
+                 retries",
                 retries.tries
             );
             let effect = text("counted from zero again");
@@ -674,7 +675,7 @@ fn found_words(kind: &EventKind) -> Words {
             from,
             len,
         } => {
-            let cause = format!("{stripe}, whose data begin at byte {offset}");
+            let cause = format!("{stripe}, with data from byte {offset} on");
             let effect = format!("bytes {from} to {} of each strip, left", from + len);
             ("inconsistent", None, Some(cause), Some(effect))
         }

@@ -787,13 +787,12 @@ pub(crate) fn placement_of(
         let made = make::make(&rehearsal, &[], |_, _| Ok(()))?;
         let export = running::parse_export(request.export.as_deref().unwrap_or("auto"))?;
         let enough = placement.check_memory(&made.superblock, export, usual_shards);
-        let of_create = |failure: Failure| {
-            match failure.code {
+        let of_create = |failure: Failure| match failure.code {
             Code::MemoryShort | Code::MemoryLimit => failure.cure(
-                "give another --memory-limit, or fewer --shards; for all arrays: strake daemon --memory",
+                "give another --memory-limit, or fewer --shards; for all arrays: strake daemon \
+                 --memory",
             ),
             _ => failure,
-        }
         };
         enough.map_err(of_create)?;
     }

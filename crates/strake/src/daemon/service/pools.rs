@@ -183,7 +183,8 @@ impl<'a> Pools<'a> {
         let file = |path: &PathBuf| path.is_file();
         if let Some(error) = remembered.err().filter(|_| paths.iter().any(file)) {
             what.push_str(&format!(
-                "; files in it are not remembered ({error}), and found only by strake daemon --scan FILE"
+                "; files in it are not remembered ({error}), and found only by strake daemon \
+                 --scan FILE"
             ));
         }
         pool::label(&paths, &foreign, (uuid, name), permit)?;
@@ -353,7 +354,9 @@ impl Service {
     pub(crate) fn feed_from_pools(&self) {
         for running in self.all_running() {
             if let Err(failure) = self.feed(&running) {
-                tracing::warn!(array = %running.name(), %failure, "nothing was taken from its pool");
+                tracing::warn!(
+                    array = %running.name(), %failure, "nothing was taken from its pool"
+                );
             }
         }
     }
@@ -464,7 +467,9 @@ impl Service {
                 // Somebody else has it: the next.
                 Ok(None) => continue,
                 Err(failure) => {
-                    tracing::warn!(device = %found.path.display(), %failure, "not taken from its pool");
+                    tracing::warn!(
+                        device = %found.path.display(), %failure, "not taken from its pool"
+                    );
                     continue;
                 }
             };

@@ -161,8 +161,8 @@ impl Service {
         let after = running.status()?.size_bytes;
         let mut what = format!("grew from {before} to {after} bytes");
         if !told {
-            what += "; who has the device open sees the old size until it is opened anew, \
-                     or until strake stop and start where the kernel's ublk cannot tell it";
+            what += "; a program that has the device open sees the old size until it opens it \
+                     anew, or until strake stop and start where the kernel's ublk cannot tell it";
         }
         Ok(outcome(name, changed == Changed::Yes, &what))
     }
@@ -262,7 +262,8 @@ fn may_join(running: &Running, infos: &[DeviceInfo], joining: Joining) -> Result
                 let (limit, name) = (size::exact(mib), running.name());
                 let found = format!("{error}; a memory_limit of {limit} suffices");
                 let cure = format!(
-                    "strake set {name} memory_limit={limit}, then strake stop {name} and strake start {name}"
+                    "strake set {name} memory_limit={limit}, then strake stop {name} and strake \
+                     start {name}"
                 );
                 Failure::new(Code::MemoryLimit, found).cure(cure)
             }

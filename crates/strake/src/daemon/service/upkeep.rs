@@ -107,7 +107,7 @@ impl Service {
     pub(crate) fn reset(&self, name: &str, request: &ResetRequest) -> Result<OutcomeJson, Failure> {
         let _change = self.change(name)?;
         let running = self.running(name)?;
-        let (meant, whose) = match &request.member {
+        let (meant, members) = match &request.member {
             None => (None, "all members".to_owned()),
             Some(member) => {
                 let reference = Running::exact_reference(&running.member(member)?, member)?;
@@ -130,7 +130,8 @@ impl Service {
                 sum(|m| m.retries.tries)
             ))
         };
-        let done = format!("errors, mismatches and retries of {whose} are counted from zero again");
+        let done =
+            format!("errors, mismatches and retries of {members} are counted from zero again");
         carry_out(&running, name, command, request.dry_run, would, &done)
     }
 }
@@ -163,7 +164,8 @@ pub(crate) fn switch_light(
             let Some(light) = had.light.as_ref().filter(|light| light.exists()) else {
                 let name = &array.name;
                 let found = format!(
-                    "{shown}, which was in slot {} of {name}, is gone, and no light of its place is known",
+                    "{shown}, which was in slot {} of {name}, is gone, and no light of its place \
+                     is known",
                     request.member
                 );
                 return Err(Failure::new(Code::NoLight, found));

@@ -159,8 +159,8 @@ fn why_not(running: &Running, image: &MemberImage) -> String {
             format!("an older image of a member (generation {has}, it had {heard})")
         }
         (Past::Other { has, first }, _) => format!(
-            "of a copy of the array that went on apart (generation {has}, the array went on without \
-             it from {first} on)"
+            "of a copy of the array that went on apart (generation {has}, the array went on \
+             without it from {first} on)"
         ),
         (Past::Last, Some(offset)) => {
             format!("without its superblock at byte {offset}, and perhaps without its content")
@@ -175,11 +175,12 @@ fn older(lack: &Lack, image: &MemberImage) -> String {
     let whole = image.map_whole.get(page as usize) == Some(&true);
     match has.filter(|_| whole) {
         Some(has) => format!(
-            "an older image of a member (page {page} of its region map has version {has}, it had {had})"
+            "an older image of a member (page {page} of its region map has version {has}, it had \
+             {had})"
         ),
         None => format!(
-            "not told from an older image of a member (page {page} of its region map is damaged, it had \
-             version {had})"
+            "not told from an older image of a member (page {page} of its region map is damaged, \
+             it had version {had})"
         ),
     }
 }

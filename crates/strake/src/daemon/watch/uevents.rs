@@ -79,7 +79,9 @@ fn listen(socket: &OwnedFd, heard: &Heard) {
             Err(error) => {
                 heard.listening.store(false, Ordering::Relaxed);
                 heard.block_device.notify_one();
-                tracing::warn!(%error, "the kernel tells of no new devices any more: they are looked for");
+                tracing::warn!(
+                    %error, "the kernel tells of no new devices any more: they are looked for"
+                );
                 return;
             }
         }

@@ -145,7 +145,9 @@ impl Looks {
         let mut state = locked(&self.state);
         match state.busy.contains(&device) {
             true => {
-                tracing::warn!(device = %path.display(), "it does not answer, and is not waited for");
+                tracing::warn!(
+                    device = %path.display(), "it does not answer, and is not waited for"
+                );
                 state.silent.insert(device);
             }
             // In this very moment.

@@ -227,7 +227,8 @@ impl Service {
             None => "made again: it serves, and its parity is being made true".to_owned(),
             Some(not_applied) => {
                 format!(
-                    "made again: it serves, but its settings are not all as they were: {not_applied}"
+                    "made again: it serves, but its settings are not all as they were: \
+                     {not_applied}"
                 )
             }
         };
@@ -244,7 +245,8 @@ impl Service {
         let other = found.map(|other| other.uuid);
         let other = other.or_else(|| self.find_running(name).map(|running| running.uuid))?;
         let what = format!("there is another array called {name} ({other})");
-        let cure = "if it was restored from this backup, nothing is to be done; else rename it, or restore the others by name";
+        let cure = "if it was restored from this backup, nothing is to be done; else rename it, or \
+                    restore the others by name";
         Some(Failure::new(Code::NameExists, what).cure(cure))
     }
 
@@ -709,7 +711,8 @@ fn same_shape(members: &[Remains], layout: &strake_format::Layout) -> Result<(),
         for page in member.newest().flatten() {
             if page.states.len() != layout.regions_in_page(page.page) {
                 let found = format!(
-                    "the array had another shape when {} was written last than when it was backed up",
+                    "the array had another shape when {} was written last than when it was backed \
+                     up",
                     member.path.display()
                 );
                 return Err(Failure::new(Code::BackupInvalid, found));
@@ -849,7 +852,8 @@ fn all_were_in_sync(sb: &Superblock) -> Result<(), Failure> {
         None => Ok(()),
         Some(slot) => {
             let found = format!("the member in slot {slot} of {} was not in sync", sb.name);
-            let cure = "bring back what carries its superblock: members that are missing cannot be done without";
+            let cure = "bring back what carries its superblock: members that are missing cannot be \
+                        done without";
             Err(Failure::new(Code::MembersMissing, found).cure(cure))
         }
     }
@@ -909,7 +913,8 @@ fn outdated(epoch: u64, members: &[Remains]) -> Option<String> {
     let member = members.iter().find(|member| is_later(member, epoch))?;
     let path = member.path.display();
     Some(format!(
-        "members or shape of the array have changed since the backup was taken, says the region map on {path}"
+        "members or shape of the array have changed since the backup was taken, says the region \
+         map on {path}"
     ))
 }
 
