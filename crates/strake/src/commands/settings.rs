@@ -37,18 +37,11 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
         })?;
     let wrong = || ranges::not_taken(key, value);
     match key {
-        "rebuild_priority" | "resync_priority" | "scrub_priority" | "restripe_priority"
-        | "init_priority" => {
-            let priority = value.parse().ok().filter(|p| (1..=100).contains(p));
-            let place = match key {
-                "rebuild_priority" => &mut into.rebuild_priority,
-                "resync_priority" => &mut into.resync_priority,
-                "restripe_priority" => &mut into.restripe_priority,
-                "init_priority" => &mut into.init_priority,
-                _ => &mut into.scrub_priority,
-            };
-            *place = Some(priority.ok_or_else(wrong)?);
-        }
+        "rebuild_priority" => into.rebuild_priority = Some(percent(value).ok_or_else(wrong)?),
+        "resync_priority" => into.resync_priority = Some(percent(value).ok_or_else(wrong)?),
+        "scrub_priority" => into.scrub_priority = Some(percent(value).ok_or_else(wrong)?),
+        "restripe_priority" => into.restripe_priority = Some(percent(value).ok_or_else(wrong)?),
+        "init_priority" => into.init_priority = Some(percent(value).ok_or_else(wrong)?),
         LATENCY_TARGET | LATENCY_TARGET_US => {
             let us = match value.parse() {
                 // The unit is in the name.
@@ -85,37 +78,38 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
         }
         "cpus" => into.cpus = Some(value.to_owned()),
         MEMORY_LIMIT | MEMORY_LIMIT_BYTES => {
-            into.memory_limit_bytes = Some(match value {
-                AUTO => 0,
-                "0" if key == MEMORY_LIMIT_BYTES => 0,
-                size => size::parse(size)
-                    .ok()
-                    .filter(|&bytes| bytes > 0)
-                    .ok_or_else(wrong)?,
-            });
+            into.memory_limit_bytes = Some(memory_limit(key, value).ok_or_else(wrong)?);
         }
         "shards" => into.shards = Some(number(value).ok_or_else(wrong)?),
         "requests" => into.requests = Some(number(value).ok_or_else(wrong)?),
         REPLACE_AT_WEAR => {
             into.replace_at_wear = Some(match value {
                 "off" => 0,
-                percent => number(percent)
-                    .filter(|n| (1..=100).contains(n))
-                    .ok_or_else(wrong)?,
+                worn => percent(worn).ok_or_else(wrong)?,
             });
         }
         "pool" => {
-            into.pool = Some(
-                value
-                    .parse()
-                    .map(|name: ArrayName| name.to_string())
-                    .map_err(|_| wrong())?,
-            );
+            let name: ArrayName = value.parse().map_err(|_| wrong())?;
+            into.pool = Some(name.to_string());
         }
         "degraded" => into.degraded = Some(OwnRule::text(OwnRule::parse(value)?)),
         _ => return Err(wrong()),
     }
     Ok(())
+}
+
+/// 1 to 100.
+fn percent(text: &str) -> Option<u8> {
+    text.parse().ok().filter(|n| (1..=100).contains(n))
+}
+
+/// Bytes; `auto` is what 0 stands for, and 0 itself only where the unit is in the name.
+fn memory_limit(key: &str, text: &str) -> Option<u64> {
+    match text {
+        AUTO => Some(0),
+        "0" if key == MEMORY_LIMIT_BYTES => Some(0),
+        text => size::parse(text).ok().filter(|&bytes| bytes > 0),
+    }
 }
 
 /// 1 or more; `auto` is what 0 stands for.
@@ -218,6 +212,21 @@ mod tests {
         parse_setting("init_priority=3", &mut into).expect("a setting");
         assert_eq!(into.init_priority, Some(3));
         assert_eq!((into.scrub_priority, into.resync_priority), (Some(1), None));
+        assert_eq!(
+            (into.rebuild_priority, into.read_error_threshold),
+            (Some(100), Some(7))
+        );
+        parse_setting("memory_limit_bytes=0", &mut into).expect("a setting");
+        assert_eq!(into.memory_limit_bytes, Some(0));
+        parse_setting("write_hole=degraded", &mut into).expect("a setting");
+        assert_eq!(into.write_hole.as_deref(), Some("degraded"));
+        parse_setting("hedged_reads=off", &mut into).expect("a setting");
+        assert_eq!(into.hedged_reads.as_deref(), Some("off"));
+    }
+
+    #[test]
+    fn times_are_taken_and_shown_with_their_unit() {
+        let mut into = SettingsJson::default();
         for (text, us) in [
             ("off", 0),
             ("0", 0),
@@ -231,8 +240,6 @@ mod tests {
         }
         parse_setting("latency_target_us=750", &mut into).expect("a setting");
         assert_eq!(into.latency_target_us, Some(750));
-        parse_setting("memory_limit_bytes=0", &mut into).expect("a setting");
-        assert_eq!(into.memory_limit_bytes, Some(0));
         let told = setting("latency_target_us", &serde_json::json!(1500));
         assert_eq!(told, "latency_target=1500us\n");
         for (text, ms) in [
@@ -249,14 +256,11 @@ mod tests {
         let told = |ms: u64| setting("spare_delay_ms", &serde_json::json!(ms));
         assert_eq!(told(180_000), "spare_delay=3m\n");
         assert_eq!(told(0), "spare_delay=off\n");
-        parse_setting("write_hole=degraded", &mut into).expect("a setting");
-        assert_eq!(into.write_hole.as_deref(), Some("degraded"));
-        parse_setting("hedged_reads=off", &mut into).expect("a setting");
-        assert_eq!(into.hedged_reads.as_deref(), Some("off"));
-        assert_eq!(
-            (into.rebuild_priority, into.read_error_threshold),
-            (Some(100), Some(7))
-        );
+    }
+
+    #[test]
+    fn a_value_that_a_setting_does_not_take_is_refused_with_what_it_takes() {
+        let mut into = SettingsJson::default();
         for wrong in [
             "",
             "x",

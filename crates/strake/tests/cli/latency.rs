@@ -16,9 +16,11 @@ struct Histogram {
     count: u64,
 }
 
-/// The histograms of a family, by slot.
-fn histograms(text: &str, family: &str) -> BTreeMap<u64, Histogram> {
-    let mut all: BTreeMap<u64, Histogram> = BTreeMap::new();
+/// Histograms of one family, by slot.
+type Histograms = BTreeMap<u64, Histogram>;
+
+fn histograms(text: &str, family: &str) -> Histograms {
+    let mut all = Histograms::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let Some(rest) = line.strip_prefix(family) else {
             continue;
@@ -48,7 +50,7 @@ fn histograms(text: &str, family: &str) -> BTreeMap<u64, Histogram> {
 }
 
 /// What holds of every histogram.
-fn sound(all: &BTreeMap<u64, Histogram>, members: usize) {
+fn sound(all: &Histograms, members: usize) {
     assert_eq!(all.len(), members, "{all:?}");
     for (slot, one) in all {
         let (bounds, counts): (Vec<f64>, Vec<u64>) = one.buckets.iter().copied().unzip();
@@ -71,6 +73,35 @@ fn sound(all: &BTreeMap<u64, Histogram>, members: usize) {
     }
 }
 
+/// Those of reads and of writes.
+fn both(rig: &Rig) -> [Histograms; 2] {
+    let text = rig.ask("GET", "/metrics");
+    ["read", "write"].map(|what| {
+        let family = format!("strake_member_{what}_latency_seconds");
+        let line = format!("# TYPE {family} histogram\n");
+        assert_eq!(text.matches(&line).count(), 1, "{text}");
+        histograms(&text, &family)
+    })
+}
+
+/// What JSON has of a member's reads or writes begins where the metrics are; it may have later
+/// ones, too.
+fn goes_on_from(json: &Value, metric: &Histogram) {
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let count = number(&json["count"]);
+    assert!(count >= metric.count, "{json} {metric:?}");
+    assert!(number(&json["max_ns"]) <= number(&json["sum_ns"]), "{json}");
+    assert!(json["recent"]["p50_us"].is_u64(), "{json}");
+    let buckets = json["buckets"].as_array().expect("buckets");
+    assert_eq!(buckets.len() + 1, metric.buckets.len());
+    for (bucket, (le, least)) in buckets.iter().zip(&metric.buckets) {
+        let seconds = number(&bucket["below_ns"]) as f64 / 1e9;
+        assert!((seconds - le).abs() < 1e-12, "{bucket} {le}");
+        let below = number(&bucket["count"]);
+        assert!((*least..=count).contains(&below), "{bucket} {least}");
+    }
+}
+
 #[test]
 fn each_member_has_histograms_that_real_reads_and_writes_raise() {
     let mut rig = Rig::new();
@@ -79,15 +110,6 @@ fn each_member_has_histograms_that_real_reads_and_writes_raise() {
     rig.start_daemon();
     let devices = rig.files(3);
     rig.create("data", "5", &["--export", "nbd"], &devices).ok();
-    let both = |rig: &Rig| {
-        let text = rig.ask("GET", "/metrics");
-        for family in ["read", "write"] {
-            let line = format!("# TYPE strake_member_{family}_latency_seconds histogram\n");
-            assert_eq!(text.matches(&line).count(), 1, "{text}");
-        }
-        ["read", "write"]
-            .map(|what| histograms(&text, &format!("strake_member_{what}_latency_seconds")))
-    };
     let commands: Vec<String> = (0..64)
         .flat_map(|n| {
             let at = n * MIB / 4;
@@ -112,29 +134,14 @@ fn each_member_has_histograms_that_real_reads_and_writes_raise() {
     });
     after.iter().for_each(|all| sound(all, 3));
 
-    // The same in JSON, which may tell of later ones, too.
     let told = rig.run(&["show", "data", "--latency"]).ok().json();
     let members = told["members"].as_array().expect("members");
     assert_eq!((told["name"].as_str(), members.len()), (Some("data"), 3));
     for (member, slot) in members.iter().zip(0..) {
         assert_eq!(member["slot"], slot);
         assert_eq!(member["device"], devices[slot as usize]);
-        for (what, all) in [("reads", &after[0]), ("writes", &after[1])] {
-            let (json, metric) = (&member[what], &all[&slot]);
-            let number = |value: &Value| value.as_u64().expect("a number");
-            let count = number(&json["count"]);
-            assert!(count >= metric.count, "{json} {metric:?}");
-            assert!(number(&json["max_ns"]) <= number(&json["sum_ns"]), "{json}");
-            assert!(json["recent"]["p50_us"].is_u64(), "{json}");
-            let buckets = json["buckets"].as_array().expect("buckets");
-            assert_eq!(buckets.len() + 1, metric.buckets.len());
-            for (bucket, (le, least)) in buckets.iter().zip(&metric.buckets) {
-                let seconds = number(&bucket["below_ns"]) as f64 / 1e9;
-                assert!((seconds - le).abs() < 1e-12, "{bucket} {le}");
-                let below = number(&bucket["count"]);
-                assert!((*least..=count).contains(&below), "{bucket} {least}");
-            }
-        }
+        goes_on_from(&member["reads"], &after[0][&slot]);
+        goes_on_from(&member["writes"], &after[1][&slot]);
     }
     let text = rig.run_command(rig.command().args(["show", "data", "--latency"]));
     let out = text.ok().out;

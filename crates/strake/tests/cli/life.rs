@@ -452,9 +452,8 @@ fn cpus_of_thread(rig: &Rig, thread: &str) -> String {
     line.expect("the kernel tells").trim().to_owned()
 }
 
-#[test]
-fn an_array_takes_of_the_machine_what_it_may_and_no_more() {
-    let mut rig = Rig::new();
+/// Makes an array that may take one CPU, one thread, 48 MiB and 3 requests; with its placement.
+fn limited(rig: &mut Rig) -> (String, Value) {
     rig.start_daemon();
     let cpu = strake_runtime::usable_cpus()[0].to_string();
     let limits = [
@@ -470,7 +469,13 @@ fn an_array_takes_of_the_machine_what_it_may_and_no_more() {
         "nbd",
     ];
     let made = rig.create("data", "5", &limits, &rig.files(3)).ok().json();
-    let placement = &made["placement"];
+    (cpu, made["placement"].clone())
+}
+
+#[test]
+fn an_array_takes_of_the_machine_what_it_may_and_no_more() {
+    let mut rig = Rig::new();
+    let (cpu, placement) = limited(&mut rig);
     assert_eq!(placement["shards"], 1);
     assert_eq!(placement["cpus"], cpu);
     assert_eq!(placement["requests"], 3);
@@ -483,6 +488,13 @@ fn an_array_takes_of_the_machine_what_it_may_and_no_more() {
         .out;
     assert!(text.contains(&format!("threads 1, CPUs {cpu}, ")), "{text}");
     assert!(text.contains("at most 3 requests"), "{text}");
+    rig.qemu_io("data", &["write -P 0x5a 0 8M", "read -P 0x5a 0 8M"]);
+}
+
+#[test]
+fn what_an_array_may_take_changes_from_its_next_start_on() {
+    let mut rig = Rig::new();
+    let (cpu, placement) = limited(&mut rig);
     if rig
         .qemu_io(
             "data",
@@ -501,7 +513,7 @@ fn an_array_takes_of_the_machine_what_it_may_and_no_more() {
     ];
     let set = [&["set", "data"][..], &changes].concat();
     assert!(rig.run(&set).ok().out.contains("from the next start on"));
-    assert_eq!(rig.show("data")["placement"], *placement, "until then");
+    assert_eq!(rig.show("data")["placement"], placement, "until then");
     let settings = rig.run(&["get", "data"]).ok().json();
     assert_eq!(settings["cpus"], cpu);
     assert_eq!(settings["memory_limit_bytes"], 96 << 20);

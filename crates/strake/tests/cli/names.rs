@@ -25,29 +25,53 @@ fn refusals(rig: &Rig) -> Vec<String> {
     rig.events().iter().filter_map(told).collect()
 }
 
+/// The array data of this host, and one of that name from another host in the folder x.
+struct Both {
+    devices: Vec<String>,
+    own: Value,
+    other: String,
+}
+
+impl Both {
+    /// Its own is stopped.
+    fn new(rig: &mut Rig) -> Both {
+        rig.start_daemon();
+        let devices = rig.files(2);
+        rig.create("data", "1", &["--export", "nbd"], &devices).ok();
+        let own = rig.show("data")["uuid"].clone();
+        rig.stop_daemon();
+        let other = foreign(rig, "x");
+        Both {
+            devices,
+            own,
+            other,
+        }
+    }
+
+    /// Starts a daemon that finds both, and serves its own.
+    fn start(&self, rig: &mut Rig) {
+        rig.start_daemon_with(&["--scan", &rig.path("x")]);
+        rig.until_state(self.own.as_str().expect("a uuid"), "optimal");
+    }
+}
+
 #[test]
 fn an_array_of_another_host_never_takes_the_name_of_one_that_is_served_here() {
     let mut rig = Rig::new();
     let options = ["--scan", &rig.path("x")];
-    rig.start_daemon();
-    let devices = rig.files(2);
-    rig.create("data", "1", &["--export", "nbd"], &devices).ok();
-    let own = rig.show("data")["uuid"].clone();
-    let own_uuid = own.as_str().expect("a uuid");
-    rig.stop_daemon();
-    let other = foreign(&rig, "x");
+    let both = Both::new(&mut rig);
+    let (devices, own, other) = (&both.devices, &both.own, &both.other);
 
     // Both are there.
-    rig.start_daemon_with(&options);
-    rig.until_state(own_uuid, "optimal");
+    both.start(&mut rig);
     rig.until("the refusal", || !refusals(&rig).is_empty());
-    assert_eq!(rig.show("data")["uuid"], own);
-    rig.run(&["start", &other]).refused(4, "name-exists");
+    assert_eq!(rig.show("data")["uuid"], *own);
+    rig.run(&["start", other]).refused(4, "name-exists");
     let before = refusals(&rig).len();
     rig.stop_daemon();
 
     // Only the other one is.
-    for device in &devices {
+    for device in devices {
         fs::rename(device, format!("{device}-away")).expect("renamed");
     }
     rig.start_daemon_with(&options);
@@ -71,35 +95,42 @@ fn an_array_of_another_host_never_takes_the_name_of_one_that_is_served_here() {
         options[1],
     ])
     .refused(4, "name-of-another-array");
-    for device in &devices {
+    for device in devices {
         fs::rename(format!("{device}-away"), device).expect("renamed");
     }
     rig.until("its own", || {
         let shown = rig.run(&["show", "data"]);
         shown.code == 0 && shown.json()["state"] == "optimal"
     });
-    assert_eq!(rig.show("data")["uuid"], own);
+    assert_eq!(rig.show("data")["uuid"], *own);
+}
 
-    rig.run(&["import", &other]).refused(4, "name-exists");
-    rig.run(&["import", &other, "--as", "a b"])
+#[test]
+fn an_array_of_another_host_is_imported_under_another_name_and_keeps_it() {
+    let mut rig = Rig::new();
+    let both = Both::new(&mut rig);
+    both.start(&mut rig);
+    let other = both.other.as_str();
+    rig.run(&["import", other]).refused(4, "name-exists");
+    rig.run(&["import", other, "--as", "a b"])
         .refused(2, "name-invalid");
-    let would = rig.run(&["import", &other, "--as", "theirs", "--dry-run"]);
+    let would = rig.run(&["import", other, "--as", "theirs", "--dry-run"]);
     assert_eq!(would.ok().json()["array"], "theirs");
-    let theirs = rig.run(&["import", &other, "--as", "theirs", "--export", "nbd"]);
+    let theirs = rig.run(&["import", other, "--as", "theirs", "--export", "nbd"]);
     assert_eq!(theirs.ok().json()["name"], "theirs");
     assert!(rig.nbd("theirs").exists() && rig.nbd("data").exists());
-    rig.run(&["import", &other, "--as", "theirs"]).ok();
-    rig.run(&["import", &other, "--as", "mine"])
+    rig.run(&["import", other, "--as", "theirs"]).ok();
+    rig.run(&["import", other, "--as", "mine"])
         .refused(4, "array-in-use");
     let events = rig.events();
     let told = events.iter().find(|e| e["event"] == "imported");
     assert_eq!(told.expect("an event")["array"], "theirs");
     rig.kill_daemon();
-    rig.start_daemon_with(&options);
+    both.start(&mut rig);
     rig.until_state("theirs", "optimal");
     rig.until_state("data", "optimal");
     assert_eq!(rig.show("theirs")["uuid"], Value::from(other));
-    assert_eq!(rig.show("data")["uuid"], own);
+    assert_eq!(rig.show("data")["uuid"], both.own);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::rig::{self, Rig};
+use crate::rig::{self, Rig, Run};
 
 const NBD: &[&str] = &["--export", "nbd"];
 const MIB: u64 = 1 << 20;
@@ -65,15 +65,17 @@ fn event_names(rig: &Rig) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
+fn create(rig: &Rig, volume: &str, size: &str) -> Run {
+    rig.run(&["volume", "create", "data", volume, "--size", size])
+}
+
 /// An array on four files of 64 MiB with the volumes `a` (40 MiB) and `b` (33 MiB).
 fn carved(rig: &mut Rig) -> Vec<String> {
     rig.start_daemon();
     let devices = rig.files(4);
     rig.create("data", "5", NBD, &devices).ok();
-    rig.run(&["volume", "create", "data", "a", "--size", "40M"])
-        .ok();
-    rig.run(&["volume", "create", "data", "b", "--size", "33M"])
-        .ok();
+    create(rig, "a", "40M").ok();
+    create(rig, "b", "33M").ok();
     devices
 }
 
@@ -100,10 +102,7 @@ fn an_array_is_carved_and_its_volumes_come_back_after_a_stop_a_kill_and_a_restar
         (&true.into(), &true.into())
     );
     assert!(rig.nbd("data").exists(), "nothing was done");
-    let made = rig
-        .run(&["volume", "create", "data", "a", "--size", "40M"])
-        .ok()
-        .json();
+    let made = create(&rig, "a", "40M").ok().json();
     assert_eq!(made["size_bytes"], 40 * MIB);
     assert!(
         made["device"]
@@ -111,8 +110,7 @@ fn an_array_is_carved_and_its_volumes_come_back_after_a_stop_a_kill_and_a_restar
             .is_some_and(|d| d.contains("volumes/data/a.sock"))
     );
     assert!(!rig.nbd("data").exists(), "no user may have the table");
-    rig.run(&["volume", "create", "data", "b", "--size", "33M"])
-        .ok();
+    create(&rig, "b", "33M").ok();
     let shown = rig.show("data");
     assert_eq!(
         (&shown["carved"], &shown["device"]),
@@ -193,10 +191,7 @@ fn volumes_grow_shrink_and_are_renamed_and_what_they_give_up_never_shows_again()
     assert_eq!(names(&rig), ["c"]);
     io(&rig, "c", &["read -P 0xa1 0 10M", "read -P 0 10M 30M"]);
     assert_eq!(free(), before.map(|free| free + 33 * MIB));
-    let made = rig
-        .run(&["volume", "create", "data", "d", "--size", "max"])
-        .ok()
-        .json();
+    let made = create(&rig, "d", "max").ok().json();
     assert_eq!(free(), Some(0));
     let size = made["size_bytes"].as_u64().expect("a size");
     io(
@@ -207,10 +202,8 @@ fn volumes_grow_shrink_and_are_renamed_and_what_they_give_up_never_shows_again()
             &format!("write -P 0xd1 0 {size}"),
         ],
     );
-    rig.run(&["volume", "create", "data", "e", "--size", "4K"])
-        .refused(1, "array-full");
-    rig.run(&["volume", "create", "data", "e", "--size", "max"])
-        .refused(1, "array-full");
+    create(&rig, "e", "4K").refused(1, "array-full");
+    create(&rig, "e", "max").refused(1, "array-full");
     rig.kill_daemon();
     rig.start_daemon();
     rig.until_state("data", "optimal");
@@ -308,8 +301,7 @@ fn a_table_that_nobody_can_believe_is_told_and_not_written_over() {
         "the array itself is no way out"
     );
     assert!(!socket(&rig, "a").exists());
-    rig.run(&["volume", "create", "data", "c", "--size", "1M"])
-        .refused(1, "volume-table-damaged");
+    create(&rig, "c", "1M").refused(1, "volume-table-damaged");
     assert!(event_names(&rig).contains(&"volume_table_damaged".to_owned()));
     let said = rig.run_command(rig.command().args(["show", "data"])).ok();
     assert!(said.out.contains("table of volumes is damaged"), "{said:?}");
