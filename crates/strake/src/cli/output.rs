@@ -305,8 +305,8 @@ fn placement(p: &PlacedJson) -> String {
     format!("  placement   {}\n", words.join(", "))
 }
 
-/// One array, with its members and jobs.
-pub(crate) fn array(a: &ArrayJson) -> String {
+/// What an array is, without its members.
+fn summary(a: &ArrayJson) -> String {
     let groups = a
         .group_size
         .map_or_else(String::new, |g| format!(" in groups of {g}"));
@@ -320,7 +320,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         ("unknown", _) => "unknown: another process holds members",
         (state, _) => state,
     };
-    let mut text = format!(
+    format!(
         "{}  {}\n  level       {} of {}{groups}{fixed}, strip {}, blocks of {}\n  \
          size        {} ({} never written)\n  device      {}\n{}{}  \
          write hole  {}\n  latency     target {}\n  degraded    start {}\n  \
@@ -341,13 +341,11 @@ pub(crate) fn array(a: &ArrayJson) -> String {
         a.degraded_start,
         a.uuid,
         a.epoch,
-    );
-    if let Some(m) = &a.moving {
-        text.push_str(&format!("  moved       {}\n", moving(m)));
-    }
-    text.push_str(&unreadable(a));
-    text.push_str(&undecided(a));
-    text.push_str(&volumes(&a.volumes));
+    )
+}
+
+/// Members and spares, a row each.
+fn members(a: &ArrayJson) -> String {
     let mut table = Table::new(&[
         "SLOT",
         "STATE",
@@ -366,7 +364,19 @@ pub(crate) fn array(a: &ArrayJson) -> String {
             member.mismatches.to_string(),
         ]);
     }
-    text.push_str(&table.text(2));
+    table.text(2)
+}
+
+/// One array, with its members and jobs.
+pub(crate) fn array(a: &ArrayJson) -> String {
+    let mut text = summary(a);
+    if let Some(m) = &a.moving {
+        text.push_str(&format!("  moved       {}\n", moving(m)));
+    }
+    text.push_str(&unreadable(a));
+    text.push_str(&undecided(a));
+    text.push_str(&volumes(&a.volumes));
+    text.push_str(&members(a));
     for aside in &a.set_aside {
         let slot = slot_text(aside.slot);
         text.push_str(&format!(

@@ -87,38 +87,9 @@ fn restore(context: &Context, args: &RestoreArgs) -> Ended {
     };
     // Looked at first, so that it is known what the answer is about.
     let mut restored: RestoredJson = client.post("/v1/config/restore", &request)?;
-    let planned: Vec<&RestoredArrayJson> = restored
-        .arrays
-        .iter()
-        .filter(|array| array.restored)
-        .collect();
-    let pools: Vec<&RestoredPoolJson> = restored.pools.iter().filter(|p| p.restored).collect();
-    let nothing = planned.is_empty() && pools.is_empty();
-    if !args.dry_run && !nothing {
-        let names: Vec<String> = planned
-            .iter()
-            .map(|array| {
-                let doubt = array.doubt.as_ref().map(|why| format!(" ({why})"));
-                let (name, devices) = (&array.name, array.devices.join(", "));
-                format!("{name} on {devices}{}", doubt.unwrap_or_default())
-            })
-            .collect();
-        let mut what = Vec::new();
-        if !names.is_empty() {
-            what.push(format!(
-                "new superblocks for {}; the order of slots must be right and no member stale, or \
-                 data is lost",
-                names.join("; ")
-            ));
-        }
-        what.extend(pools.iter().map(|pool| {
-            let devices = pool.devices.join(", ");
-            format!(
-                "{devices} for the pool {}: what lies there is lost",
-                pool.name
-            )
-        }));
-        confirm(args.yes, &what.join("; "))?;
+    let writes = to_be_written(&restored);
+    if !args.dry_run && !writes.is_empty() {
+        confirm(args.yes, &writes.join("; "))?;
         request.dry_run = false;
         restored = client.post("/v1/config/restore", &request)?;
     }
@@ -134,6 +105,35 @@ fn restore(context: &Context, args: &RestoreArgs) -> Ended {
         true => Exit::Degraded as u8,
         false => DONE,
     })
+}
+
+/// What a restore would write, and what that may cost: the question before it.
+fn to_be_written(planned: &RestoredJson) -> Vec<String> {
+    let arrays = planned.arrays.iter().filter(|array| array.restored);
+    let names: Vec<String> = arrays
+        .map(|array| {
+            let doubt = array.doubt.as_ref().map(|why| format!(" ({why})"));
+            let (name, devices) = (&array.name, array.devices.join(", "));
+            format!("{name} on {devices}{}", doubt.unwrap_or_default())
+        })
+        .collect();
+    let mut what = Vec::new();
+    if !names.is_empty() {
+        what.push(format!(
+            "new superblocks for {}; the order of slots must be right and no member stale, or \
+             data is lost",
+            names.join("; ")
+        ));
+    }
+    let pools = planned.pools.iter().filter(|pool| pool.restored);
+    what.extend(pools.map(|pool| {
+        let devices = pool.devices.join(", ");
+        format!(
+            "{devices} for the pool {}: what lies there is lost",
+            pool.name
+        )
+    }));
+    what
 }
 
 /// `N=DEV`.

@@ -536,50 +536,52 @@ impl From<CreateError> for Failure {
     }
 }
 
+/// The code of a command that the engine refuses.
+fn code_of(error: &CommandError) -> Code {
+    match error {
+        CommandError::NoSuchSlot | CommandError::NoSuchMember => Code::MemberNotFound,
+        CommandError::WouldFail => Code::WouldFail,
+        CommandError::InUse => Code::MemberInUse,
+        CommandError::TooSmall { .. } => Code::DeviceTooSmall,
+        CommandError::BlockSize { .. } => Code::MixedBlocks,
+        CommandError::NothingToReplace => Code::MemberNotFound,
+        CommandError::TooManySpares => Code::TooManySpares,
+        CommandError::OutOfRange => Code::SettingInvalid,
+        CommandError::NotServing => Code::NotServing,
+        CommandError::Silent => Code::ArraySilent,
+        CommandError::Rebuilding => Code::Rebuilding,
+        CommandError::DeviceFailed => Code::DeviceFailed,
+        CommandError::NotKept => Code::NotKept,
+        CommandError::SplitBrain => Code::SplitBrain,
+        CommandError::LogTooSmall => Code::LogTooSmall,
+        CommandError::NumbersExhausted => Code::NumbersExhausted,
+        CommandError::ArrayTooLarge { .. } => Code::ArrayTooLarge,
+        CommandError::NotOptimal => Code::NotOptimal,
+        CommandError::Reshaping => Code::Reshaping,
+        CommandError::Moving => Code::DataMoves,
+        CommandError::NothingMoves => Code::NothingMoves,
+        CommandError::NothingUndecided => Code::NothingUndecided,
+        CommandError::NoSuchShape { .. }
+        | CommandError::SameShape
+        | CommandError::NotTogether
+        | CommandError::StripUnfit { .. } => Code::ShapeUnreachable,
+        CommandError::NoSuchGroups { .. } => Code::GroupSize,
+        CommandError::WouldShrink { .. } | CommandError::MirrorTooSmall { .. } => Code::WouldShrink,
+        CommandError::LastParity { .. } => Code::LastParity,
+        CommandError::NoSuchStrip { .. } => Code::StripInvalid,
+        CommandError::StripGranularity { .. } => Code::StripGranularity,
+        CommandError::NothingToGrow { .. } => Code::NothingToGrow,
+        CommandError::MapTooSmall { .. } => Code::MapTooSmall,
+        CommandError::NoSuchLevel { .. }
+        | CommandError::ParitiesStay { .. }
+        | CommandError::NoMirror { .. } => Code::LevelUnreachable,
+        CommandError::BuffersTooFew { .. } => Code::MemoryLimit,
+    }
+}
+
 impl From<CommandError> for Failure {
     fn from(error: CommandError) -> Failure {
-        let code = match error {
-            CommandError::NoSuchSlot | CommandError::NoSuchMember => Code::MemberNotFound,
-            CommandError::WouldFail => Code::WouldFail,
-            CommandError::InUse => Code::MemberInUse,
-            CommandError::TooSmall { .. } => Code::DeviceTooSmall,
-            CommandError::BlockSize { .. } => Code::MixedBlocks,
-            CommandError::NothingToReplace => Code::MemberNotFound,
-            CommandError::TooManySpares => Code::TooManySpares,
-            CommandError::OutOfRange => Code::SettingInvalid,
-            CommandError::NotServing => Code::NotServing,
-            CommandError::Silent => Code::ArraySilent,
-            CommandError::Rebuilding => Code::Rebuilding,
-            CommandError::DeviceFailed => Code::DeviceFailed,
-            CommandError::NotKept => Code::NotKept,
-            CommandError::SplitBrain => Code::SplitBrain,
-            CommandError::LogTooSmall => Code::LogTooSmall,
-            CommandError::NumbersExhausted => Code::NumbersExhausted,
-            CommandError::ArrayTooLarge { .. } => Code::ArrayTooLarge,
-            CommandError::NotOptimal => Code::NotOptimal,
-            CommandError::Reshaping => Code::Reshaping,
-            CommandError::Moving => Code::DataMoves,
-            CommandError::NothingMoves => Code::NothingMoves,
-            CommandError::NothingUndecided => Code::NothingUndecided,
-            CommandError::NoSuchShape { .. }
-            | CommandError::SameShape
-            | CommandError::NotTogether
-            | CommandError::StripUnfit { .. } => Code::ShapeUnreachable,
-            CommandError::NoSuchGroups { .. } => Code::GroupSize,
-            CommandError::WouldShrink { .. } | CommandError::MirrorTooSmall { .. } => {
-                Code::WouldShrink
-            }
-            CommandError::LastParity { .. } => Code::LastParity,
-            CommandError::NoSuchStrip { .. } => Code::StripInvalid,
-            CommandError::StripGranularity { .. } => Code::StripGranularity,
-            CommandError::NothingToGrow { .. } => Code::NothingToGrow,
-            CommandError::MapTooSmall { .. } => Code::MapTooSmall,
-            CommandError::NoSuchLevel { .. }
-            | CommandError::ParitiesStay { .. }
-            | CommandError::NoMirror { .. } => Code::LevelUnreachable,
-            CommandError::BuffersTooFew { .. } => Code::MemoryLimit,
-        };
-        let failure = Failure::new(code, error.to_string());
+        let failure = Failure::new(code_of(&error), error.to_string());
         match error {
             CommandError::BlockSize { .. } => {
                 failure.cure("use a device with blocks no larger than the array's")

@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use strake_engine as engine;
@@ -16,7 +17,9 @@ use strake_engine::event::{
 };
 use strake_engine::units::DeviceId;
 use strake_format::{ArrayName, ArrayUuid, MemberUuid, Past, Slot, Superblock};
-use strake_runtime::{Counters, Device, ExportKind, MemberImage, ServeConfig, Serving, Stopped};
+use strake_runtime::{
+    Counters, Device, EventRecord, ExportKind, MemberImage, ServeConfig, Serving, Stopped,
+};
 
 use crate::api::{ArrayJson, ExplainJson, SetAsideJson};
 use crate::common::errors::{Code, Failure};
@@ -220,25 +223,7 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
     dir.not_destroyed(found.uuid, found.name(), how.force)?;
     let opened = opening::open(found, how)?;
     if how.whole && !opened.aside.is_empty() {
-        let left_out = opened.aside.len();
-        let what = format!(
-            "{} of {name} {} found and cannot be used",
-            size::count(left_out, "member"),
-            size::verb(left_out, "was", "were")
-        );
-        let cure = format!("look at them, or strake start {name} starts it without them");
-        // Nothing tells when a program lets go of one: that start is tried again.
-        let held = opened
-            .aside
-            .iter()
-            .any(|aside| opening::is_held(&aside.why));
-        let code = if held {
-            Code::DeviceBusy
-        } else {
-            Code::DegradedStart
-        };
-        let failure = Failure::new(code, what).cure(cure);
-        return Err(opening::with_set_aside(failure, found, &opened.aside));
+        return Err(not_whole(found, &name, &opened.aside));
     }
     let config = ServeConfig {
         members: Vec::new(),
@@ -260,6 +245,25 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
         opened,
         config,
     })
+}
+
+/// The refusal to start an array without these of its members.
+fn not_whole(found: &FoundArray, name: &ArrayName, aside: &[Aside]) -> Failure {
+    let left_out = aside.len();
+    let what = format!(
+        "{} of {name} {} found and cannot be used",
+        size::count(left_out, "member"),
+        size::verb(left_out, "was", "were")
+    );
+    let cure = format!("look at them, or strake start {name} starts it without them");
+    // Nothing tells when a program lets go of one: that start is tried again.
+    let held = aside.iter().any(|aside| opening::is_held(&aside.why));
+    let code = if held {
+        Code::DeviceBusy
+    } else {
+        Code::DegradedStart
+    };
+    opening::with_set_aside(Failure::new(code, what).cure(cure), found, aside)
 }
 
 /// Whether an array found would be started so. Its members are held for a moment, and nothing is
@@ -313,6 +317,65 @@ fn note_believed(log: &EventLog, name: &ArrayName, serving: &Serving, emptied: &
     }
 }
 
+/// Notes each member that was found and is not used.
+fn note_aside(log: &EventLog, name: &ArrayName, aside: &[Aside]) {
+    for aside in aside {
+        tracing::warn!(why = %aside.why, "member left out");
+        log.note(Happened {
+            array: Some(name.to_string()),
+            slot: aside.slot,
+            event: "member_set_aside",
+            device: Some(aside.path.display().to_string()),
+            cause: Some(format!("{}: {}", aside.why.code.name(), aside.why.found)),
+            effect: Some(format!("not used; {}", aside.why.cure)),
+            ..Happened::default()
+        });
+    }
+}
+
+/// What the thread needs that takes the events of one array to the log.
+struct Teller {
+    array: String,
+    log: Arc<EventLog>,
+    aside: Arc<[Aside]>,
+    seats: Keeper,
+    served: Weak<Mutex<Option<Arc<Serving>>>>,
+}
+
+impl Teller {
+    /// Starts the thread. It ends when the array is served no more.
+    fn start(mut self, receiver: Receiver<EventRecord>) -> Result<(), Failure> {
+        let thread = std::thread::Builder::new().name(format!("events {}", self.array));
+        let tell = move || {
+            let log = Arc::clone(&self.log);
+            let _telling = log.telling();
+            for record in receiver {
+                self.tell(&record);
+            }
+        };
+        let started = thread.spawn(tell);
+        started.map_err(|e| Failure::io("starting a thread", &e))?;
+        Ok(())
+    }
+
+    fn tell(&mut self, record: &EventRecord) {
+        self.seats.follow(record, &self.aside);
+        let told = events::describe_with(&self.array, record, &self.aside);
+        self.log.note_at(record.time, told);
+        if let EventKind::Renamed { to, .. } = &record.kind {
+            self.array = to.to_string();
+        }
+        if let EventKind::Grown { to_bytes, .. } = record.kind
+            && let Some(serving) = self.served.upgrade()
+            && let Some(serving) = asked(&serving)
+            && let Some(not_told) = serving.has_grown(to_bytes)
+        {
+            let news = Happened::size_not_told(&self.array, not_told);
+            self.log.note(news);
+        }
+    }
+}
+
 /// Starts an array found. Its events go to `log` until it stops.
 pub(crate) fn start(
     dir: &Dir,
@@ -336,18 +399,7 @@ pub(crate) fn start(
         .map_err(|error| opening::with_aside(error, found, &aside, &dir.seats(found.uuid)))?;
     dir.not_destroyed_any_more(found.uuid);
     note_believed(log, &name, &serving, &emptied);
-    for aside in &aside {
-        tracing::warn!(why = %aside.why, "member left out");
-        log.note(Happened {
-            array: Some(name.to_string()),
-            slot: aside.slot,
-            event: "member_set_aside",
-            device: Some(aside.path.display().to_string()),
-            cause: Some(format!("{}: {}", aside.why.code.name(), aside.why.found)),
-            effect: Some(format!("not used; {}", aside.why.cure)),
-            ..Happened::default()
-        });
-    }
+    note_aside(log, &name, &aside);
     if name != *found.name()
         && let Err(failure) = rename(&serving, dir, &name)
     {
@@ -356,47 +408,31 @@ pub(crate) fn start(
     }
     dir.own(&name, found.uuid);
     let export = serving.export();
-    let ublk = export.ublk();
     let record = ArrayRecord {
         name: name.to_string(),
         export: ready.word,
-        ublk,
+        ublk: export.ublk(),
         volumes: ready.left_volumes,
     };
     if let Err(error) = dir.remember(found.uuid, &record) {
         tracing::warn!(%error, "the export is not remembered");
     }
-    if let (Some(device), Some(_)) = (export.device(), ublk) {
+    if let (Some(device), Some(_)) = (export.device(), record.ublk) {
         link(&link_of(&name), &device);
     }
     let aside: Arc<[Aside]> = aside.into();
-    let (events, mut array) = (Arc::clone(log), name.to_string());
-    let set_aside = Arc::clone(&aside);
-    let mut seats = Keeper::new(dir, found.uuid, &serving);
+    let seats = Keeper::new(dir, found.uuid, &serving);
     let serving = Arc::new(Mutex::new(Some(Arc::new(serving))));
-    let served = Arc::downgrade(&serving);
-    std::thread::Builder::new()
-        .name(format!("events {array}"))
-        .spawn(move || {
-            let _telling = events.telling();
-            for record in receiver {
-                seats.follow(&record, &set_aside);
-                let told = events::describe_with(&array, &record, &set_aside);
-                events.note_at(record.time, told);
-                if let EventKind::Renamed { to, .. } = &record.kind {
-                    array = to.to_string();
-                }
-                if let EventKind::Grown { to_bytes, .. } = record.kind
-                    && let Some(serving) = served.upgrade()
-                    && let Some(serving) = asked(&serving)
-                {
-                    let not_told = serving.has_grown(to_bytes);
-                    let not_told = not_told.map(|who| events::Happened::size_not_told(&array, who));
-                    not_told.into_iter().for_each(|news| events.note(news));
-                }
-            }
-        })
-        .map_err(|e| Failure::io("starting a thread", &e))?;
+    let teller = Teller {
+        array: name.to_string(),
+        log: Arc::clone(log),
+        aside: Arc::clone(&aside),
+        seats,
+        served: Arc::downgrade(&serving),
+    };
+    teller.start(receiver)?;
+    let paths = found.members.iter();
+    let paths = paths.map(|m| (m.image.superblock.member, m.path.clone()));
     let running = Running {
         uuid: found.uuid,
         name: Mutex::new(name),
@@ -405,11 +441,7 @@ pub(crate) fn start(
         volumes: Volumes::default(),
         requests,
         aside,
-        found: found
-            .members
-            .iter()
-            .map(|m| (m.image.superblock.member, m.path.clone()))
-            .collect(),
+        found: paths.collect(),
     };
     let elder = how.elder.or_else(|| dir.elder_of(found.uuid));
     running.bring_up_volumes(dir, log, elder)?;

@@ -540,19 +540,8 @@ fn member_words(kind: &EventKind) -> Words {
         }
         EventKind::SpareAdded { .. } => ("spare_added", None, None, None),
         EventKind::CountersReset { slot, before, .. } => {
-            let ErrorCounts {
-                reads,
-                writes,
-                mismatches,
-                retries,
-            } = before;
-            let cause = format!(
-                "had {reads} read errors, {writes} write errors, {mismatches} mismatches, {} \
-                 retries",
-                retries.tries
-            );
             let effect = text("counted from zero again");
-            ("counters_reset", slot, Some(cause), effect)
+            ("counters_reset", slot, Some(had(before)), effect)
         }
         EventKind::MemberSlow {
             slot,
@@ -574,6 +563,20 @@ fn member_words(kind: &EventKind) -> Words {
         EventKind::Removed { slot } => ("removed", slot, None, None),
         _ => unreachable!("only for members"),
     }
+}
+
+/// What a member or an array had counted, in words.
+fn had(counts: ErrorCounts) -> String {
+    let ErrorCounts {
+        reads,
+        writes,
+        mismatches,
+        retries,
+    } = counts;
+    let tries = retries.tries;
+    format!(
+        "had {reads} read errors, {writes} write errors, {mismatches} mismatches, {tries} retries"
+    )
 }
 
 /// What became of blocks, in words.

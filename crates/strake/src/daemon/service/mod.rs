@@ -611,14 +611,7 @@ impl Service {
         let held = safety::hold(std::slice::from_ref(&path), &wipe, permit)?;
         let device = held.into_iter().next().expect("one path, one device");
         let changed = take_in(&running, device, slot, kept)?;
-        let what = match slot {
-            Some(slot) => format!("slot {slot} is being rebuilt onto {shown}"),
-            None if kept => {
-                format!("{shown} is back: only what was written meanwhile is rebuilt onto it")
-            }
-            None => format!("{shown} added"),
-        };
-        Ok(outcome(name, changed, &what).noted(&notes))
+        Ok(outcome(name, changed, &was_taken(slot, kept, &shown)).noted(&notes))
     }
 
     /// Takes a member back that the watcher found, if it was only away: what failed, or was put out
@@ -844,6 +837,17 @@ fn would_take(slot: Option<Slot>, kept: bool, shown: &str) -> String {
         Some(slot) => format!("would rebuild slot {slot} onto {shown}"),
         None if kept => format!("would take {shown} back as the member that it was"),
         None => format!("would add {shown}"),
+    }
+}
+
+/// What became of it.
+fn was_taken(slot: Option<Slot>, kept: bool, shown: &str) -> String {
+    match slot {
+        Some(slot) => format!("slot {slot} is being rebuilt onto {shown}"),
+        None if kept => {
+            format!("{shown} is back: only what was written meanwhile is rebuilt onto it")
+        }
+        None => format!("{shown} added"),
     }
 }
 

@@ -87,16 +87,7 @@ impl Service {
             let cure = "strake pool delete it, or restore the others by name";
             return Err(Failure::new(Code::PoolExists, what).cure(cure));
         }
-        let devices: Vec<PathBuf> = entry
-            .devices
-            .iter()
-            .filter_map(|told| recognise(told, &paths))
-            .collect();
-        if devices.is_empty() {
-            let what = format!("no device that was in the pool {name} was found");
-            let cure = "strake pool create makes it of others, or name what else is to be restored";
-            return Err(Failure::new(Code::PoolNotFound, what).cure(cure));
-        }
+        let devices = devices_of(entry, &paths)?;
         let arrays = find::group(find::members_within(&self.looks, &paths));
         let permit = Permit {
             force: request.force,
@@ -187,6 +178,18 @@ fn still_there(entry: &BackupPoolJson, pool: &Pool) -> String {
         true => "is there".to_owned(),
         false => format!("is there; no more in it: {}", shown(&gone)),
     }
+}
+
+/// The devices of a pool that are found; refused where there is none.
+fn devices_of(entry: &BackupPoolJson, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let there = entry.devices.iter();
+    let devices: Vec<PathBuf> = there.filter_map(|told| recognise(told, paths)).collect();
+    if devices.is_empty() {
+        let what = format!("no device that was in the pool {} was found", entry.name);
+        let cure = "strake pool create makes it of others, or name what else is to be restored";
+        return Err(Failure::new(Code::PoolNotFound, what).cure(cure));
+    }
+    Ok(devices)
 }
 
 /// Where the device is that was in a pool.
