@@ -388,21 +388,7 @@ impl Superblock {
             WriteHole::Degraded => 2,
             WriteHole::Resync => 3,
         };
-        let moving = self.moving.as_ref();
-        let lowers = moving.is_some_and(|moving| moving.lowers(self.fixed_parities));
-        let features = [
-            (self.carved, FEATURE_CARVED),
-            (self.fixed_parities > 0, FEATURE_FIXED_PARITIES),
-            (self.moving.is_some(), FEATURE_MOVING),
-            (raw.band | raw.moving_band > 0, FEATURE_BANDS),
-            (raw.moving_group > 0, FEATURE_GROUPS),
-            (raw.moving_fixed > 0 && !lowers, FEATURE_ROTATING),
-            (lowers, FEATURE_LOWERING),
-            (self.undecided, FEATURE_UNDECIDED),
-            (self.map_whole_at, FEATURE_WHOLE_AT),
-        ];
-        let used = features.iter().filter(|(used, _)| *used);
-        raw.features_incompatible = used.map(|(_, bit)| bit).sum::<u64>().into();
+        raw.features_incompatible = raw.features_of(self).into();
         raw.features_compatible = match self.witnessed {
             true => FEATURE_WITNESSED.into(),
             false => 0.into(),
@@ -582,7 +568,7 @@ impl RawSuperblock {
 
     /// The move, if there is one.
     fn moving(&self) -> Result<Option<Moving>, Invalid> {
-        let told = |feature| self.features_incompatible.get() & feature != 0;
+        let told = |feature| self.has(feature);
         let (members, moved_rows) = (self.moving_members, self.moved_rows.get());
         let band_rows = bands(self.moving_band)?;
         let moving = |stopped| {
@@ -800,6 +786,57 @@ impl RawSuperblock {
             .collect())
     }
 
+    /// What an older program must not ignore of a superblock with this shape.
+    fn features_of(&self, superblock: &Superblock) -> u64 {
+        let moving = superblock.moving.as_ref();
+        let lowers = moving.is_some_and(|moving| moving.lowers(superblock.fixed_parities));
+        let features = [
+            (superblock.carved, FEATURE_CARVED),
+            (superblock.fixed_parities > 0, FEATURE_FIXED_PARITIES),
+            (superblock.moving.is_some(), FEATURE_MOVING),
+            (self.band | self.moving_band > 0, FEATURE_BANDS),
+            (self.moving_group > 0, FEATURE_GROUPS),
+            (self.moving_fixed > 0 && !lowers, FEATURE_ROTATING),
+            (lowers, FEATURE_LOWERING),
+            (superblock.undecided, FEATURE_UNDECIDED),
+            (superblock.map_whole_at, FEATURE_WHOLE_AT),
+        ];
+        let used = features.iter().filter(|(used, _)| *used);
+        used.map(|(_, bit)| bit).sum()
+    }
+
+    fn has(&self, feature: u64) -> bool {
+        self.features_incompatible.get() & feature != 0
+    }
+
+    /// Whether the features say of fixed parities and of bands what their bytes say.
+    fn check_features(&self) -> Result<(), Invalid> {
+        if self.has(FEATURE_FIXED_PARITIES) != (self.fixed_parities > 0) {
+            return Err(Invalid::FixedParities(self.fixed_parities));
+        }
+        if self.has(FEATURE_BANDS) != (self.band | self.moving_band > 0) {
+            return Err(Invalid::Bands(u16::from(self.band)));
+        }
+        Ok(())
+    }
+
+    fn write_hole(&self) -> Result<WriteHole, Invalid> {
+        match self.write_hole {
+            1 => Ok(WriteHole::Closed),
+            2 => Ok(WriteHole::Degraded),
+            3 => Ok(WriteHole::Resync),
+            code => Err(Invalid::WriteHoleCode(code)),
+        }
+    }
+
+    fn role(&self) -> Result<Role, Invalid> {
+        match (self.role, self.slot) {
+            (1, slot) => Ok(Role::Slot(Slot(slot))),
+            (2, SLOT_NONE) => Ok(Role::Spare),
+            (code, _) => Err(Invalid::RoleCode(code)),
+        }
+    }
+
     /// Whether bytes are in use of which a program of this version knows nothing. A newer minor
     /// version may use them for what an older program may ignore.
     fn check_reserved(&self) -> Result<(), Invalid> {
@@ -820,14 +857,7 @@ impl RawSuperblock {
     /// The value of a block that is whole, known and read where it says that it lies.
     fn parse(&self, offset: u64) -> Result<Superblock, Invalid> {
         self.check_reserved()?;
-        let told = self.features_incompatible.get() & FEATURE_FIXED_PARITIES != 0;
-        if told != (self.fixed_parities > 0) {
-            return Err(Invalid::FixedParities(self.fixed_parities));
-        }
-        let told = self.features_incompatible.get() & FEATURE_BANDS != 0;
-        if told != (self.band | self.moving_band > 0) {
-            return Err(Invalid::Bands(u16::from(self.band)));
-        }
+        self.check_features()?;
         let spares = self.spare_list()?;
         let superblock = Superblock {
             array: ArrayUuid(self.array),
@@ -843,16 +873,11 @@ impl RawSuperblock {
             shape_since: Epoch(self.shape_since.get()),
             moving: self.moving()?,
             created_unix_s: self.created_unix_s.get(),
-            write_hole: match self.write_hole {
-                1 => WriteHole::Closed,
-                2 => WriteHole::Degraded,
-                3 => WriteHole::Resync,
-                code => return Err(Invalid::WriteHoleCode(code)),
-            },
-            carved: self.features_incompatible.get() & FEATURE_CARVED != 0,
-            undecided: self.features_incompatible.get() & FEATURE_UNDECIDED != 0,
+            write_hole: self.write_hole()?,
+            carved: self.has(FEATURE_CARVED),
+            undecided: self.has(FEATURE_UNDECIDED),
             witnessed: self.features_compatible.get() & FEATURE_WITNESSED != 0,
-            map_whole_at: self.features_incompatible.get() & FEATURE_WHOLE_AT != 0,
+            map_whole_at: self.has(FEATURE_WHOLE_AT),
             clean: match self.clean {
                 1 => false,
                 2 => true,
@@ -870,11 +895,7 @@ impl RawSuperblock {
             editions: self.editions.map(U32::get),
             whole_since: Epoch(self.whole_since.get()),
             member: MemberUuid(self.member),
-            role: match (self.role, self.slot) {
-                (1, slot) => Role::Slot(Slot(slot)),
-                (2, SLOT_NONE) => Role::Spare,
-                (code, _) => return Err(Invalid::RoleCode(code)),
-            },
+            role: self.role()?,
             slots: self.table()?,
             replacements: self.replacement_list(&spares)?,
             spares,

@@ -55,21 +55,16 @@ fn rich() -> Superblock {
     rich
 }
 
-#[test]
-fn superblocks_are_what_they_were() {
-    let rich = rich();
-    let spare = Superblock {
-        member: member(0x72),
-        role: Role::Spare,
-        ..rich.clone()
-    };
+/// A superblock of an array that got its last parity later.
+fn raised() -> Superblock {
     let mut raised = superblock(Level::Raid6, 6, 6, 5);
     raised.epoch = Epoch(9);
     (raised.fixed_parities, raised.shape_since) = (1, Epoch(7));
-    let carved = Superblock {
-        carved: true,
-        ..rich.clone()
-    };
+    raised
+}
+
+/// Superblocks of arrays with data that moves, under the names of their images.
+fn moves() -> [(&'static str, Superblock); 4] {
     let moving = Superblock {
         moving: Some(Moving {
             members: 5,
@@ -79,7 +74,18 @@ fn superblocks_are_what_they_were() {
             moved_rows: 77,
             stopped: false,
         }),
-        ..raised.clone()
+        ..raised()
+    };
+    let lowered = Superblock {
+        moving: Some(Moving {
+            members: 6,
+            group_size: 6,
+            fixed_parities: 0,
+            band_rows: 1,
+            moved_rows: 13,
+            stopped: false,
+        }),
+        ..raised()
     };
     let mut banded = superblock(Level::Raid50, 6, 3, 2);
     banded.settings.restripe_priority = 7;
@@ -101,10 +107,16 @@ fn superblocks_are_what_they_were() {
         moved_rows: 99,
         stopped: false,
     });
-    let mut zeroing = superblock(Level::Raid6, 5, 5, 3);
-    (zeroing.zeroing, zeroing.settings.init_priority) = (true, 31);
-    let mut numbers = superblock(Level::Raid6, 5, 5, 2);
-    (numbers.clean, numbers.covered, numbers.numbers_noted) = (true, true, true);
+    [
+        ("superblock-lowered", lowered),
+        ("superblock-moving", moving),
+        ("superblock-bands", banded),
+        ("superblock-groups", regrouped),
+    ]
+}
+
+/// A superblock that knows something of every member.
+fn known() -> Superblock {
     let mut known = superblock(Level::Raid6, 6, 6, 3);
     known.epoch = Epoch(9);
     known.generation = Generation(0x32_1234_5679);
@@ -120,36 +132,41 @@ fn superblocks_are_what_they_were() {
         rebuilt_bytes: 65536,
         known: Known::heard(Generation(0x32_1234_5677)),
     }];
+    known
+}
+
+#[test]
+fn superblocks_are_what_they_were() {
+    let rich = rich();
+    let spare = Superblock {
+        member: member(0x72),
+        role: Role::Spare,
+        ..rich.clone()
+    };
+    let carved = Superblock {
+        carved: true,
+        ..rich.clone()
+    };
+    let mut zeroing = superblock(Level::Raid6, 5, 5, 3);
+    (zeroing.zeroing, zeroing.settings.init_priority) = (true, 31);
+    let mut numbers = superblock(Level::Raid6, 5, 5, 2);
+    (numbers.clean, numbers.covered, numbers.numbers_noted) = (true, true, true);
     let mut undecided = superblock(Level::Raid6, 6, 6, 2);
     undecided.undecided = true;
     let mut whole_at = superblock(Level::Raid6, 6, 6, 2);
     whole_at.map_whole_at = true;
-    let lowered = Superblock {
-        moving: Some(Moving {
-            members: 6,
-            group_size: 6,
-            fixed_parities: 0,
-            band_rows: 1,
-            moved_rows: 13,
-            stopped: false,
-        }),
-        ..raised.clone()
-    };
-    for (name, superblock) in [
-        ("superblock-lowered", lowered),
+    let at_rest = [
         ("superblock-slot", rich),
         ("superblock-spare", spare),
-        ("superblock-raised", raised),
+        ("superblock-raised", raised()),
         ("superblock-carved", carved),
-        ("superblock-moving", moving),
-        ("superblock-bands", banded),
-        ("superblock-groups", regrouped),
         ("superblock-zeroing", zeroing),
         ("superblock-numbers", numbers),
-        ("superblock-known", known),
+        ("superblock-known", known()),
         ("superblock-undecided", undecided),
         ("superblock-whole-at", whole_at),
-    ] {
+    ];
+    for (name, superblock) in at_rest.into_iter().chain(moves()) {
         let offsets = Layout::superblock_offsets(superblock.layout.device_bytes);
         for (copy, offset) in ["first", "last"].into_iter().zip(offsets) {
             let bytes = superblock.encode(offset);
