@@ -92,6 +92,28 @@ fn write_beside(array: &mut Scenario, block: u64, asks: usize) {
     until_asks(array, asks);
 }
 
+fn newest(batches: &[InRing]) -> Option<InRing> {
+    batches.iter().copied().max_by_key(|batch| batch.newest)
+}
+
+/// Writes these blocks until the next record on the drive would go over this batch.
+fn fill_ring(array: &mut Scenario, drive: usize, kept: InRing, blocks: impl Iterator<Item = u64>) {
+    for block in blocks {
+        let (first, end, batches) = ring(array, drive);
+        let last = newest(&batches).expect("it has records");
+        let bytes = last.end - last.start;
+        let next = if last.end + bytes <= end {
+            last.end
+        } else {
+            first
+        };
+        if next < kept.end && kept.start < next + bytes {
+            break;
+        }
+        write_beside(array, block, 1);
+    }
+}
+
 /// Two writes of a row are over, and no batch says so, for an older one takes long. The ring of the
 /// member of the parity fills up with what comes after them. Then all of it is over, and one member
 /// alone has published that when both records are being written over; and the power goes, and that
@@ -125,28 +147,15 @@ pub(crate) fn published_by_one(array: &mut Scenario, rng: &mut Prng) {
     }
     array.begin(AskKind::Flush, 0, 0);
     until_asks(array, 1);
-    // Until the next one would go over the first of these.
-    let newest = |batches: &[InRing]| batches.iter().copied().max_by_key(|batch| batch.newest);
-    let (first, end, batches) = ring(array, drive);
+    let batches = ring(array, drive).2;
     let last = newest(&batches).expect("they have records");
     let before = batches.iter().filter(|batch| batch.newest < last.newest);
     let kept = before
         .copied()
         .max_by_key(|batch| batch.newest)
         .expect("there are two");
-    for filled in 0..64 {
-        let last = newest(&ring(array, drive).2).expect("it has records");
-        let bytes = last.end - last.start;
-        let next = if last.end + bytes <= end {
-            last.end
-        } else {
-            first
-        };
-        if next < kept.end && kept.start < next + bytes {
-            break;
-        }
-        write_beside(array, block(alike[1 + filled % (alike.len() - 1)], 1), 1);
-    }
+    let others = alike[1..].iter().cycle().take(64);
+    fill_ring(array, drive, kept, others.map(|&other| block(other, 1)));
     if array.world.asks.is_empty() {
         return;
     }

@@ -468,6 +468,38 @@ impl Life {
     }
 }
 
+/// What log, map and taller strips take of a device, bytes.
+fn room_beside_data(shape: &Shape, strip: u32, block: u32, tiny: &Tiny) -> u64 {
+    let rest = grain::taller(strip) + shape.log_bytes(strip, block, tiny);
+    rest + map_bytes(tiny, LARGEST_BYTES + rest)
+}
+
+fn draw_tiny(seed: u64, focus: Focus, strip: u32, rng: &mut Prng) -> Tiny {
+    let mut tiny = Tiny {
+        align_bytes: rng.pick(&[4096, 8192]),
+        log_bytes: rng.pick(&[8192, 65536, 131_072]),
+        log_shards: 3,
+        region_bytes: grain::region_bytes(strip, rng.range(2, 9)),
+        page_regions: draw_page_regions(seed),
+    };
+    match focus {
+        Focus::Ring => (tiny.log_bytes, tiny.log_shards) = (8192, 1),
+        Focus::Deep => tiny.log_shards = rng.pick(&[1, 1, 3]),
+        _ => {}
+    }
+    tiny
+}
+
+fn draw_block(focus: Focus, rng: &mut Prng) -> u32 {
+    let any = rng.pick(&[512, 4096]);
+    match focus {
+        Focus::Ring if rng.percent(50) => 4096,
+        // Where a strip has many blocks, requests have many parts of it to choose among.
+        Focus::Deep if rng.percent(75) => 512,
+        _ => any,
+    }
+}
+
 impl Plan {
     /// Shards of a start, by its number.
     pub fn shards_of(&self, start: u64) -> u16 {
@@ -494,32 +526,12 @@ impl Plan {
             PlanUse::Script => strip,
             PlanUse::Seed => grain::strip(seed, &shape, strip),
         };
-        let mut tiny = Tiny {
-            align_bytes: rng.pick(&[4096, 8192]),
-            log_bytes: rng.pick(&[8192, 65536, 131_072]),
-            log_shards: 3,
-            region_bytes: grain::region_bytes(strip, rng.range(2, 9)),
-            page_regions: draw_page_regions(seed),
-        };
-        match focus {
-            Focus::Ring => (tiny.log_bytes, tiny.log_shards) = (8192, 1),
-            Focus::Deep => tiny.log_shards = rng.pick(&[1, 1, 3]),
-            _ => {}
-        }
+        let tiny = draw_tiny(seed, focus, strip, &mut rng);
         let spares = rng.pick(&[0, 0, 1, 2]);
         let members = usize::from(shape.members);
-        let mut block = rng.pick(&[512, 4096]);
-        if focus == Focus::Ring && rng.percent(50) {
-            block = 4096;
-        }
-        // Where a strip has many blocks, requests have many parts of it to choose among.
-        if focus == Focus::Deep && rng.percent(75) {
-            block = 512;
-        }
+        let block = draw_block(focus, &mut rng);
         let mut devices = draw_devices(members, spares + 6, &mut rng);
-        let log_bytes = shape.log_bytes(strip, block, &tiny);
-        let taller = grain::taller(strip);
-        let room = taller + log_bytes + map_bytes(&tiny, LARGEST_BYTES + taller + log_bytes);
+        let room = room_beside_data(&shape, strip, block, &tiny);
         devices.iter_mut().for_each(|device| device.bytes += room);
         let low_ns = rng.pick(&[1_000, 20_000]);
         let mut plan = Plan {
@@ -572,26 +584,31 @@ impl Plan {
             grows_unequally: plan_use == PlanUse::Seed && grain::grows_unequally(seed),
             volumes: false,
         };
-        if focus != Focus::Wide {
-            plan.aim();
-        }
-        plan.draw_reshapes();
-        plan.draw_lowered();
-        plan.draw_moves();
-        plan.draw_trims();
-        plan.draw_strips();
-        plan.draw_groups();
-        plan.draw_inits();
-        plan.draw_back();
-        plan.draw_policies();
-        plan.draw_decay();
-        if plan_use == PlanUse::Seed {
-            plan.draw_spoilt();
-            plan.draw_accepted();
-            plan.draw_grain();
-            plan.draw_volumes();
-        }
+        plan.draw_rest(plan_use);
         plan
+    }
+
+    /// The draws that have a generator of their own; each may change what those before it chose.
+    fn draw_rest(&mut self, plan_use: PlanUse) {
+        if self.focus != Focus::Wide {
+            self.aim();
+        }
+        self.draw_reshapes();
+        self.draw_lowered();
+        self.draw_moves();
+        self.draw_trims();
+        self.draw_strips();
+        self.draw_groups();
+        self.draw_inits();
+        self.draw_back();
+        self.draw_policies();
+        self.draw_decay();
+        if plan_use == PlanUse::Seed {
+            self.draw_spoilt();
+            self.draw_accepted();
+            self.draw_grain();
+            self.draw_volumes();
+        }
     }
 
     /// Where the policy changes, it does so in most lives. Draws of its own, too.

@@ -6,26 +6,15 @@
 
 use strake_engine::Decision;
 use strake_engine::event::*;
-use strake_engine::units::Slot;
+use strake_engine::units::{DeviceId, Slot};
 
 use crate::world::{SimResult, World};
 
 impl World {
     pub(crate) fn hear(&mut self, event: Event) -> SimResult {
         self.note_scrub(&event.kind);
+        self.hear_of_job(&event.kind)?;
         match event.kind {
-            EventKind::JobFinished {
-                kind: JobKind::Rebuild,
-                ..
-            } => self.stats.rebuilds += 1,
-            EventKind::JobFinished {
-                kind: JobKind::Resync,
-                ..
-            } => self.stats.resyncs += 1,
-            EventKind::JobFinished {
-                kind: JobKind::Init,
-                ..
-            } => self.stats.inits += 1,
             EventKind::LogReplayed {
                 records, stripes, ..
             } => {
@@ -33,26 +22,6 @@ impl World {
                 self.stats.records_replayed += records;
                 self.stats.stripes_replayed += stripes;
             }
-            EventKind::JobFinished {
-                kind: JobKind::Scrub,
-                inconsistent,
-                ..
-            } => {
-                self.stats.scrubs += 1;
-                if inconsistent > 0 && self.scrub_must_agree {
-                    self.note(format!("{:?}", event.kind));
-                    return self
-                        .failure(format!("a scrub found {inconsistent} stripes inconsistent"));
-                }
-            }
-            EventKind::JobStarted {
-                kind: JobKind::Accept,
-                from_bytes,
-            } => self.may_be_accepted(from_bytes == 0),
-            EventKind::JobStopped {
-                kind: JobKind::Accept,
-                ..
-            } => self.may_be_accepted(false),
             EventKind::Returned { .. } => self.stats.returns += 1,
             EventKind::Rebuilt { partial, .. } => {
                 self.stats.partial_rebuilds += u64::from(partial);
@@ -64,18 +33,7 @@ impl World {
             EventKind::MemberFailing { slot, .. } if self.plan.elsewhere => {
                 self.answer_failing(slot);
             }
-            EventKind::MemberOut { device, cause, .. } => {
-                self.judge_loss(device, cause)?;
-                self.judge_verdict(device, cause)?;
-                self.leaving.extend(device);
-                if let Some(device) = device {
-                    self.pasts.member_left(self.devices[device.0 as usize]);
-                }
-                self.stats.losses += 1;
-                self.last_loss = self.oracle.moment();
-                self.doubt_torn_blocks();
-                self.note_lost_blocks();
-            }
+            EventKind::MemberOut { device, cause, .. } => self.member_out(device, cause)?,
             EventKind::Unreadable { offset, len } => self.given_up(offset, len)?,
             EventKind::Rewritten { offset, len } => {
                 let size = self.geometry.block;
@@ -107,12 +65,6 @@ impl World {
                 self.reshaped_at = Some(self.stats.events);
             }
             EventKind::MemberSlow { .. } => self.stats.slow_members += 1,
-            EventKind::JobStopped {
-                kind: JobKind::Restripe,
-                cause: StopCause::Inconsistent,
-            } if self.silent.corrupt.is_empty() => {
-                return self.failure("rows that nobody lied about stopped a move");
-            }
             EventKind::Started { unclean: true } if self.clean => {
                 return self.failure("the array was stopped cleanly and does not know it");
             }
@@ -123,6 +75,57 @@ impl World {
             EventKind::JobFinished { .. } => self.audit_decay(),
             _ => Ok(()),
         }
+    }
+
+    fn hear_of_job(&mut self, event: &EventKind) -> SimResult {
+        match *event {
+            EventKind::JobFinished {
+                kind, inconsistent, ..
+            } => match kind {
+                JobKind::Rebuild => self.stats.rebuilds += 1,
+                JobKind::Resync => self.stats.resyncs += 1,
+                JobKind::Init => self.stats.inits += 1,
+                JobKind::Scrub => {
+                    self.stats.scrubs += 1;
+                    if inconsistent > 0 && self.scrub_must_agree {
+                        self.note(format!("{event:?}"));
+                        return self
+                            .failure(format!("a scrub found {inconsistent} stripes inconsistent"));
+                    }
+                }
+                _ => {}
+            },
+            EventKind::JobStarted {
+                kind: JobKind::Accept,
+                from_bytes,
+            } => self.may_be_accepted(from_bytes == 0),
+            EventKind::JobStopped {
+                kind: JobKind::Accept,
+                ..
+            } => self.may_be_accepted(false),
+            EventKind::JobStopped {
+                kind: JobKind::Restripe,
+                cause: StopCause::Inconsistent,
+            } if self.silent.corrupt.is_empty() => {
+                return self.failure("rows that nobody lied about stopped a move");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn member_out(&mut self, device: Option<DeviceId>, cause: OutCause) -> SimResult {
+        self.judge_loss(device, cause)?;
+        self.judge_verdict(device, cause)?;
+        self.leaving.extend(device);
+        if let Some(device) = device {
+            self.pasts.member_left(self.devices[device.0 as usize]);
+        }
+        self.stats.losses += 1;
+        self.last_loss = self.oracle.moment();
+        self.doubt_torn_blocks();
+        self.note_lost_blocks();
+        Ok(())
     }
 
     /// A member has too many read errors, and the array may have no spare of its own: there is one

@@ -557,29 +557,7 @@ impl World {
         self.stats.resumed += u64::from(array.resumes());
         let setup = array.setup();
         let geometry = Arc::clone(&setup.geometry);
-        if *geometry != *self.geometry && same_bytes(&geometry, &self.geometry) {
-            self.stats.folded += u64::from(geometry.strip > self.geometry.strip);
-            // Until it serves, the next start may find it as it was; so may another half.
-            self.reshaping = true;
-            let superblock = array.status().superblock;
-            self.take_shape(Arc::clone(&geometry), superblock);
-        }
-        if *geometry != *self.geometry {
-            // It was cut off when it had changed and before that was announced.
-            if !self.reshaping {
-                return self.failure(format!("the geometry changed: {geometry:?}"));
-            }
-            let moved = |geometry: &Geometry| geometry.old_shape.map(|old| old.moved);
-            if moved(&self.geometry).is_some() && moved(&geometry) < moved(&self.geometry) {
-                let back = geometry.old_shape.is_some();
-                if back {
-                    return self.failure(format!("the frontier went back: {geometry:?}"));
-                }
-            }
-            let superblock = array.status().superblock;
-            self.take_shape(Arc::clone(&geometry), superblock);
-        }
-        self.reshaping |= array.status().superblock.moving.is_some();
+        self.find_shape(&array, &geometry)?;
         let stock = limits::stock(&geometry, self.plan.budget_bytes);
         let pools: Vec<Pool> = (0..self.shards).map(|_| Pool::new(&stock)).collect();
         // Answers of one shard's pieces are held until those of the others have come: the pools
@@ -621,6 +599,33 @@ impl World {
         self.note_lost_blocks();
         self.poll_array()?;
         self.poll_shards()
+    }
+
+    /// Holds the shape that a start has found against the one that is known, and takes it.
+    fn find_shape(&mut self, array: &Array, geometry: &Arc<Geometry>) -> SimResult {
+        let superblock = array.status().superblock;
+        let moves = superblock.moving.is_some();
+        if **geometry != *self.geometry && same_bytes(geometry, &self.geometry) {
+            self.stats.folded += u64::from(geometry.strip > self.geometry.strip);
+            // Until it serves, the next start may find it as it was; so may another half.
+            self.reshaping = true;
+            self.take_shape(Arc::clone(geometry), superblock);
+        } else if **geometry != *self.geometry {
+            // It was cut off when it had changed and before that was announced.
+            if !self.reshaping {
+                return self.failure(format!("the geometry changed: {geometry:?}"));
+            }
+            let moved = |geometry: &Geometry| geometry.old_shape.map(|old| old.moved);
+            if moved(&self.geometry).is_some() && moved(geometry) < moved(&self.geometry) {
+                let back = geometry.old_shape.is_some();
+                if back {
+                    return self.failure(format!("the frontier went back: {geometry:?}"));
+                }
+            }
+            self.take_shape(Arc::clone(geometry), superblock);
+        }
+        self.reshaping |= moves;
+        Ok(())
     }
 
     /// Tells the array what the plan says of read errors.

@@ -174,6 +174,23 @@ pub struct Chances {
     pub standstill: Prng,
 }
 
+impl Chances {
+    /// Those of a seed; the array has been made, with some of the identities.
+    fn new(seed: u64, identity: Prng) -> Chances {
+        Chances {
+            workload: Prng::new(seed, Purpose::Workload),
+            latency: Prng::new(seed, Purpose::Latency),
+            faults: Prng::new(seed, Purpose::Faults),
+            fate: Prng::new(seed, Purpose::Fate),
+            identity,
+            latency_fault: Prng::new(seed ^ 1, Purpose::LatencyFault),
+            reset: Prng::new(seed, Purpose::Reset),
+            removal: Prng::new(seed, Purpose::Removal),
+            standstill: Prng::new(seed, Purpose::Standstill),
+        }
+    }
+}
+
 /// See the module.
 pub struct World {
     /// What the seed stands for.
@@ -290,19 +307,8 @@ impl World {
         let geometry = Arc::new(Geometry::of(&made.superblock));
         let block = geometry.block;
         let shape = crate::world::reshape::shape_of(&geometry);
-        let chance = Chances {
-            workload: Prng::new(seed, Purpose::Workload),
-            latency: Prng::new(seed, Purpose::Latency),
-            faults: Prng::new(seed, Purpose::Faults),
-            fate: Prng::new(seed, Purpose::Fate),
-            identity: made.identity,
-            latency_fault: Prng::new(seed ^ 1, Purpose::LatencyFault),
-            reset: Prng::new(seed, Purpose::Reset),
-            removal: Prng::new(seed, Purpose::Removal),
-            standstill: Prng::new(seed, Purpose::Standstill),
-        };
-        let mut workload = chance.workload;
-        let swarm = Swarm::draw_for(plan.focus, &mut workload, &shape);
+        let mut chance = Chances::new(seed, made.identity);
+        let swarm = Swarm::draw_for(plan.focus, &mut chance.workload, &shape);
         let no_caches = plan.devices.iter().all(|device| !device.volatile_cache);
         let oracle = Oracle::new(shape.total, block as usize, made.content, no_caches);
         let volumes = crate::world::volumes::Volumes::draw(&plan, made.superblock.array);
@@ -310,7 +316,7 @@ impl World {
             decay: crate::world::fault::decay::Decay::new(seed),
             pasts: crate::world::fault::past::Pasts::new(seed, made.drives.len()),
             planted: canary.map(|canary| Planted::new(canary, seed)),
-            chance: Chances { workload, ..chance },
+            chance,
             clock: Clock::default(),
             lanes: Lanes::default(),
             drives: made.drives,
@@ -464,15 +470,7 @@ impl World {
             Happening::Overdue(device, rounds) => self.overdue(device, rounds)?,
             Happening::Judged(owner, device, verdict) => self.judged(owner, device, verdict)?,
             Happening::GoesOn(owner) => self.goes_on(owner)?,
-            Happening::ToShard(shard, message) => {
-                self.tell_routers(shard, &message);
-                self.trace([2, u64::from(shard), 0, 0], || {
-                    format!("shard {shard}: {message:?}")
-                });
-                let ran = self.ran(Owner::Shard(shard));
-                self.machines().shards[usize::from(shard)].message(ran, message);
-                self.poll_shard(shard)?;
-            }
+            Happening::ToShard(shard, message) => self.shard_message(shard, message)?,
             Happening::AskShard(shard, _)
             | Happening::RemoteRead(_, shard, _)
             | Happening::Passed(shard, ..) => {
@@ -517,15 +515,7 @@ impl World {
             }
             Happening::Answer(queue, reply) => self.answer(queue, reply)?,
             Happening::Again(queue, piece) => self.split_anew(queue, piece)?,
-            Happening::Tick => {
-                self.hash.add(8);
-                let machines = self.machines();
-                machines.tick_at = None;
-                if machines.array.deadline().is_some_and(|at| at <= now) {
-                    machines.array.tick(now);
-                }
-                self.poll_array()?;
-            }
+            Happening::Tick => self.array_tick()?,
             Happening::ShardTick(shard) => self.shard_tick(shard)?,
             Happening::Wake => {}
             Happening::Drop(slices, held) => {
@@ -535,6 +525,27 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    fn shard_message(&mut self, shard: u16, message: ToShard) -> SimResult {
+        self.tell_routers(shard, &message);
+        self.trace([2, u64::from(shard), 0, 0], || {
+            format!("shard {shard}: {message:?}")
+        });
+        let ran = self.ran(Owner::Shard(shard));
+        self.machines().shards[usize::from(shard)].message(ran, message);
+        self.poll_shard(shard)
+    }
+
+    fn array_tick(&mut self) -> SimResult {
+        self.hash.add(8);
+        let now = self.clock.now();
+        let machines = self.machines();
+        machines.tick_at = None;
+        if machines.array.deadline().is_some_and(|at| at <= now) {
+            machines.array.tick(now);
+        }
+        self.poll_array()
     }
 
     pub(crate) fn io_done(&mut self, drive: usize, op: OpNo) -> SimResult {
@@ -819,31 +830,34 @@ impl World {
                 self.members_are_sealed();
                 self.metadata_is_mended()?;
             }
-            ArrayOutput::Reshaped(geometry) => {
-                self.note(format!("another shape: {geometry:?}"));
-                match geometry.old_shape.is_some() {
-                    true => self.stats.windows += 1,
-                    false => self.stats.reshapes += 1,
-                }
-                if geometry.old_shape.is_some_and(|old| old.moved == 0) {
-                    self.reshaped_at = Some(self.stats.events);
-                }
-                if let Err(why) = self.parities_went(&geometry) {
-                    return self.failure(why);
-                }
-                let ended = self.geometry.old_shape.is_some() && geometry.old_shape.is_none();
-                self.stats.moves += u64::from(ended);
-                self.stats.regrouped += u64::from(ended && self.geometry.regroups());
-                self.stats.regroup_windows += u64::from(geometry.regroups());
-                let superblock = self.machines().array.status().superblock;
-                self.take_shape(geometry, superblock);
-            }
+            ArrayOutput::Reshaped(geometry) => self.reshaped(geometry)?,
             ArrayOutput::Stopped => {
                 self.note("the array has stopped".to_owned());
                 self.members_are_sealed();
                 self.machines().stopped = true;
             }
         }
+        Ok(())
+    }
+
+    fn reshaped(&mut self, geometry: Arc<Geometry>) -> SimResult {
+        self.note(format!("another shape: {geometry:?}"));
+        match geometry.old_shape.is_some() {
+            true => self.stats.windows += 1,
+            false => self.stats.reshapes += 1,
+        }
+        if geometry.old_shape.is_some_and(|old| old.moved == 0) {
+            self.reshaped_at = Some(self.stats.events);
+        }
+        if let Err(why) = self.parities_went(&geometry) {
+            return self.failure(why);
+        }
+        let ended = self.geometry.old_shape.is_some() && geometry.old_shape.is_none();
+        self.stats.moves += u64::from(ended);
+        self.stats.regrouped += u64::from(ended && self.geometry.regroups());
+        self.stats.regroup_windows += u64::from(geometry.regroups());
+        let superblock = self.machines().array.status().superblock;
+        self.take_shape(geometry, superblock);
         Ok(())
     }
 

@@ -873,37 +873,40 @@ impl World {
             Action::Repair => drop(self.command(Command::StartScrub(ScrubMode::Repair))),
             Action::PauseScrub => drop(self.command(Command::PauseScrub)),
             Action::StopScrub => drop(self.command(Command::StopScrub)),
-            Action::Set => {
-                let priority = self.chance.faults.range(1, 100) as u8;
-                let target_us = draw_target_us(&mut self.chance.faults);
-                let delay_ms = draw_spare_delay_ms(&mut self.chance.faults);
-                if self.plan.resets_policy && self.chance.faults.percent(70) {
-                    let policies = [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync];
-                    let policy = Setting::WriteHole(self.chance.faults.pick(&policies));
-                    let hedged = Setting::HedgedReads(self.chance.faults.percent(50));
-                    let setting = self.chance.faults.pick(&[policy, policy, hedged]);
-                    self.command(Command::Set(setting));
-                    return Ok(());
-                }
-                let setting = self.chance.faults.pick(&[
-                    Setting::RebuildPriority(priority),
-                    Setting::ResyncPriority(priority),
-                    Setting::ScrubPriority(priority),
-                    Setting::LatencyTargetUs(target_us),
-                    Setting::SpareDelayMs(delay_ms),
-                ]);
-                self.command(match setting {
-                    Setting::ScrubPriority(n) if n % 3 == 0 => Command::ResetCounters(None),
-                    Setting::ResyncPriority(n) if n % 3 == 0 => {
-                        let name = format!("name-{n}").parse();
-                        Command::Rename(name.expect("a name"))
-                    }
-                    setting => Command::Set(setting),
-                });
-            }
+            Action::Set => self.set_some(),
             _ => {}
         }
         Ok(())
+    }
+
+    /// Changes a setting; or, now and then, resets the counters or renames the array.
+    fn set_some(&mut self) {
+        let priority = self.chance.faults.range(1, 100) as u8;
+        let target_us = draw_target_us(&mut self.chance.faults);
+        let delay_ms = draw_spare_delay_ms(&mut self.chance.faults);
+        if self.plan.resets_policy && self.chance.faults.percent(70) {
+            let policies = [WriteHole::Closed, WriteHole::Degraded, WriteHole::Resync];
+            let policy = Setting::WriteHole(self.chance.faults.pick(&policies));
+            let hedged = Setting::HedgedReads(self.chance.faults.percent(50));
+            let setting = self.chance.faults.pick(&[policy, policy, hedged]);
+            self.command(Command::Set(setting));
+            return;
+        }
+        let setting = self.chance.faults.pick(&[
+            Setting::RebuildPriority(priority),
+            Setting::ResyncPriority(priority),
+            Setting::ScrubPriority(priority),
+            Setting::LatencyTargetUs(target_us),
+            Setting::SpareDelayMs(delay_ms),
+        ]);
+        self.command(match setting {
+            Setting::ScrubPriority(n) if n % 3 == 0 => Command::ResetCounters(None),
+            Setting::ResyncPriority(n) if n % 3 == 0 => {
+                let name = format!("name-{n}").parse();
+                Command::Rename(name.expect("a name"))
+            }
+            setting => Command::Set(setting),
+        });
     }
 
     pub(crate) fn scrub(&mut self) {

@@ -12,6 +12,7 @@
 //! Deliberately absent: what may be lost by that (`lost_blocks`).
 
 use strake_engine::geometry::StripPart;
+use strake_engine::units::StripeNo;
 use strake_format::WriteHole;
 
 use crate::plan::workload::{Ask, AskKind};
@@ -159,13 +160,20 @@ impl World {
         self.stats.spoilt_recently += 1;
         self.decay.spoilt = Some(stripe);
         self.note_lost_blocks();
-        let other = self.decay.chance.index(geometry.columns(stripe).k);
+        self.write_where_spoilt(stripe, place);
+        Ok(())
+    }
+
+    /// Most often the next request writes a block of this stripe at this byte of a strip.
+    fn write_where_spoilt(&mut self, stripe: StripeNo, place: u64) {
+        let geometry = self.geometry.clone();
+        let column = self.decay.chance.index(geometry.columns(stripe).k);
         if self.asks_left > 0 && self.decay.chance.percent(75) {
             let part = StripPart {
                 stripe,
-                column: other,
+                column,
                 lo: place,
-                hi: place + block,
+                hi: place + geometry.block,
             };
             let first = geometry.blocks(&part).start;
             let ask = Ask {
@@ -178,7 +186,6 @@ impl World {
                 self.held.get_or_insert(ask);
             }
         }
-        Ok(())
     }
 
     /// A block was given up: most often the power goes soon, where records of its stripe count yet.

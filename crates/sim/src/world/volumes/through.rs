@@ -245,16 +245,8 @@ impl World {
             };
             part.tickets = Some((ticket, own));
         }
-        let op = match kind {
-            AskKind::Write => Op::Write {
-                offset,
-                data: Slice::new(buf, 0, len as usize),
-                fua,
-            },
-            AskKind::WriteZeroes => Op::WriteZeroes { offset, len, fua },
-            AskKind::Discard => Op::Discard { offset, len },
-            _ => Op::Read { offset, len },
-        };
+        let data = Slice::new(buf, 0, len as usize);
+        let op = op_of(kind, offset, data, fua);
         self.trace([16, first, count, parts.len() as u64], || {
             format!("{}: {kind:?} {first}+{count}", volume.name)
         });
@@ -503,5 +495,16 @@ impl World {
         self.wait("volumes are read", |world| world.asks.is_empty())?;
         self.volumes = None;
         Ok(())
+    }
+}
+
+/// The request for this many bytes; only a write takes them from `data`.
+fn op_of(kind: AskKind, offset: u64, data: Slice, fua: bool) -> Op {
+    let len = data.len as u64;
+    match kind {
+        AskKind::Write => Op::Write { offset, data, fua },
+        AskKind::WriteZeroes => Op::WriteZeroes { offset, len, fua },
+        AskKind::Discard => Op::Discard { offset, len },
+        _ => Op::Read { offset, len },
     }
 }
