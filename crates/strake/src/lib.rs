@@ -64,7 +64,7 @@ fn say(failure: &Failure, json: bool) -> ExitCode {
 
 /// What clap did not take: help and version are answers, the rest is an error like all others.
 fn refused(error: &clap::Error) -> ExitCode {
-    let json = std::env::args().any(|arg| arg == "--json");
+    let json = std::env::args_os().any(|arg| arg == "--json");
     let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !error.use_stderr() || error.kind() == help {
         cli::printed(error.print());

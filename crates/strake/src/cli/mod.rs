@@ -19,6 +19,7 @@ use strake_format::ArrayUuid;
 use crate::api::{ArrayJson, OutcomeJson};
 use crate::cli::client::Client;
 use crate::common::errors::{Code, Exit, Failure};
+use crate::common::shown;
 use crate::daemon::service::outcome;
 use crate::daemon::state::Dir;
 use crate::settings::words::parse_name;
@@ -70,7 +71,8 @@ impl Context {
             let json = serde_json::to_string(value).expect("the shapes are all JSON");
             format!("{json}\n")
         } else {
-            human(value)
+            // Names of devices may hold anything, also what a terminal takes for a command.
+            shown(&human(value), '\n')
         };
         print(text.as_bytes());
     }

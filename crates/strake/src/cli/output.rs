@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::api::*;
 use crate::common::errors::errno_text;
+use crate::common::shown;
 use crate::common::size;
 use crate::view::latency::LatenciesJson;
 
@@ -27,7 +28,9 @@ impl Table {
     }
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        // A line of a table is one line.
+        let cells = cells.iter().map(|cell| shown(cell, ' '));
+        self.rows.push(cells.collect());
     }
     /// The lines, indented.
     pub(crate) fn text(&self, indent: usize) -> String {

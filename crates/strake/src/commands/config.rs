@@ -3,8 +3,8 @@
 //! Invariants: those of the command line (`cli`); a backup needs no daemon, a file is replaced as a
 //! whole or not at all. Deliberately absent: deciding what may be restored (the daemon's).
 
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
 use std::path::Path;
 
 use crate::api::config::{
@@ -19,6 +19,9 @@ use crate::common::size;
 use crate::common::{absolute, absolutes};
 use crate::daemon::service::backup;
 use crate::daemon::state::replace_bytes;
+
+/// Bytes of a backup at most; what the daemon takes as one request is less.
+const BACKUP_BYTES_MAX: u64 = 64 << 20;
 
 /// Carries it out.
 pub(crate) fn run(context: &Context, command: &ConfigCommand) -> Ended {
@@ -63,15 +66,7 @@ fn write(context: &Context, file: Option<&Path>) -> Ended {
 
 fn restore(context: &Context, args: &RestoreArgs) -> Ended {
     let client = Client::need(&context.dir)?;
-    let text = fs::read_to_string(&args.file).map_err(|error| {
-        let shown = args.file.display();
-        match error.kind() {
-            ErrorKind::NotFound => {
-                Failure::new(Code::FileNotFound, format!("{shown} does not exist"))
-            }
-            _ => Failure::io(shown, &error),
-        }
-    })?;
+    let text = read(&args.file)?;
     let mut request = RestoreRequest {
         backup: backup::read_backup(&text, &args.file)?,
         names: args.names.clone(),
@@ -134,6 +129,34 @@ fn to_be_written(planned: &RestoredJson) -> Vec<String> {
         )
     }));
     what
+}
+
+/// The text of a backup. It may come through a pipe; no more is read than a backup can have.
+fn read(file: &Path) -> Result<String, Failure> {
+    let shown = file.display();
+    let failed = |error: io::Error| match error.kind() {
+        ErrorKind::NotFound => Failure::new(Code::FileNotFound, format!("{shown} does not exist")),
+        _ => Failure::io(&shown, &error),
+    };
+    let no_backup = |why: String| {
+        let found = format!("{shown} is no backup: {why}");
+        Failure::new(Code::BackupInvalid, found)
+    };
+    let mut bytes = Vec::new();
+    let opened = File::open(file).map_err(failed)?;
+    if opened.metadata().map_err(failed)?.is_dir() {
+        return Err(no_backup("it is a folder".to_owned()));
+    }
+    let read = opened.take(BACKUP_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(failed)?;
+    if bytes.len() as u64 > BACKUP_BYTES_MAX {
+        let most = size::bytes(BACKUP_BYTES_MAX);
+        return Err(no_backup(format!("it holds more than {most}")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        no_backup(format!("byte {at} is part of no text"))
+    })
 }
 
 /// `N=DEV`.

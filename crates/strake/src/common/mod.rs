@@ -10,6 +10,15 @@ pub(crate) mod time;
 
 use std::path::{Path, PathBuf};
 
+/// Text from outside as a terminal may have it: control characters are shown as Rust writes them.
+pub(crate) fn shown(text: &str, keep: char) -> String {
+    let each = |c: char| match c.is_control() && c != keep {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(each).collect()
+}
+
 /// A path from the root, as the daemon needs it, which works elsewhere.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())

@@ -871,3 +871,36 @@ fn cures_name_what_helps() {
     assert!(cure.contains("add NAME DEV"), "{said}");
     assert!(!cure.contains("no redundancy"), "{said}");
 }
+
+/// An argument that is no UTF-8 is refused like all others, and one that names a device, too.
+#[test]
+fn arguments_that_are_no_text_are_refused_in_one_line() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let mut rig = Rig::new();
+    let devices = rig.files(1);
+    rig.start_daemon();
+    let name = OsStr::from_bytes(b"\xff");
+    let run = rig.run_command(rig.command().args(["--json", "show"]).arg(name));
+    run.refused(2, "usage");
+    let path = rig.folder.path().join(OsStr::from_bytes(b"b\xff"));
+    File::create(&path)
+        .expect("made")
+        .set_len(64 << 20)
+        .expect("sparse");
+    let mut create = rig.command();
+    create.args(["--json", "create", "a", "--level", "1"]);
+    let run = rig.run_command(create.arg(&devices[0]).arg(&path));
+    run.refused(2, "usage");
+}
+
+#[test]
+fn names_of_devices_are_no_commands_of_a_terminal() {
+    let mut rig = Rig::new();
+    let devices = [rig.file("a\x1b[31m\nb", 64 << 20), rig.file("c", 64 << 20)];
+    rig.start_daemon();
+    rig.create("a", "1", &["--export", "none"], &devices).ok();
+    let shown = rig.run_command(rig.command().args(["show", "a"])).ok();
+    assert!(shown.out.contains("a\\u{1b}[31m\\nb"), "{shown:?}");
+    assert!(!shown.out.contains('\x1b'), "{shown:?}");
+}

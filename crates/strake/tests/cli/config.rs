@@ -624,3 +624,24 @@ fn volume_io(rig: &Rig, command: &str) -> bool {
     assert!(output.status.success(), "{output:?}");
     true
 }
+
+/// What is no backup is refused as that, without an end to be read.
+#[test]
+fn a_file_that_is_no_backup_is_refused_whatever_it_is() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let binary = rig.path("binary");
+    fs::write(&binary, b"{\xff").expect("written");
+    let huge = rig.file("huge", 1 << 40);
+    let folder = rig.folder.path().display().to_string();
+    for (file, found) in [
+        (binary.as_str(), "byte 1 "),
+        (&huge, "more than 64 MiB"),
+        ("/dev/zero", "more than 64 MiB"),
+        (&folder, "a folder"),
+    ] {
+        let run = rig.run(&["config", "restore", file]);
+        let run = run.refused(2, "backup-invalid");
+        assert!(run.err.contains(found) && run.err.contains(file), "{run:?}");
+    }
+}
