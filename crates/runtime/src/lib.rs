@@ -29,7 +29,7 @@ mod ring;
 mod serve;
 mod thread;
 
-pub use device::{Device, DeviceError, MemberImage, OpenMode};
+pub use device::{Device, DeviceError, MemberImage, OpenMode, lock_holder};
 pub use error::ServeError;
 pub use export::{Export, ExportKind, UblkExport};
 pub use mail::Answer;

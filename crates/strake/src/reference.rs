@@ -173,6 +173,10 @@ const EVENTS: &[Group] = &[
                 "state_damaged",
                 "A file of the daemon's state cannot be read; the effect says what holds instead.",
             ),
+            (
+                "folder_restored",
+                "The daemon's folder, lock or socket was removed; the daemon made it again.",
+            ),
         ],
     ),
     (

@@ -3,21 +3,22 @@
 //! Order at start: folder and lock → socket → watcher (arrays come back). At the end (SIGTERM,
 //! SIGINT): the socket goes, every array is stopped cleanly, the lock is let go. A daemon that was
 //! killed leaves the socket's file behind; the lock tells the next one that nobody listens there.
+//! Folder, lock and socket that are removed while it serves are made again (`daemon::home`).
 //!
 //! Invariant: one async thread; whatever may block runs under `spawn_blocking`. Deliberately
 //! absent: going into the background; the service manager does that.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::os::unix::net::UnixListener;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::common::errors::Failure;
 use crate::common::process::{EndSignals, runtime};
 use crate::daemon::array::running::Limits;
+use crate::daemon::home::{self, Home, Look};
 use crate::daemon::service::Service;
 use crate::daemon::service::pools;
 use crate::daemon::sources::Sources;
@@ -46,7 +47,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     strake_runtime::raise_descriptor_limit();
     strake_runtime::check_descriptors_left()?;
     config.dir.make()?;
-    let _lock = config.dir.lock()?;
+    let lock = config.dir.lock()?;
     let service = Arc::new(Service::new(
         config.dir.clone(),
         config.sources,
@@ -55,20 +56,23 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     config.dir.set_damaged_aside(service.events());
     let runtime = runtime()?;
     let watcher = Watcher::new(Arc::clone(&service), config.degraded);
-    let socket = config.dir.socket();
-    let result = runtime.block_on(serve(Arc::clone(&service), socket, watcher));
+    // The lock in it is held until all arrays have stopped.
+    let home = Arc::new(Mutex::new(Home::new(Arc::clone(&service), lock)));
+    let result = runtime.block_on(serve(Arc::clone(&service), &home, watcher));
     service.stop_all();
     service.events().finish();
     runtime.shutdown_background();
     result
 }
 
-async fn serve(service: Arc<Service>, socket: PathBuf, watcher: Watcher) -> Result<(), Failure> {
+async fn serve(
+    service: Arc<Service>,
+    home: &Arc<Mutex<Home>>,
+    watcher: Watcher,
+) -> Result<(), Failure> {
     let signals = EndSignals::catch()?;
-    // The lock is ours: a socket that lies here belongs to a daemon that is gone.
-    let _ = std::fs::remove_file(&socket);
-    let listener = UnixListener::bind(&socket).map_err(|e| Failure::io(socket.display(), &e))?;
-    only_owner(&socket)?;
+    let mut listener = locked(home).listen()?;
+    let socket = service.dir().socket();
     tracing::info!(socket = %socket.display(), pid = std::process::id(), "ready");
     // Dropped when the socket goes, which aborts them.
     let mut tasks = JoinSet::new();
@@ -94,19 +98,47 @@ async fn serve(service: Arc<Service>, socket: PathBuf, watcher: Watcher) -> Resu
         tasks.spawn(again(Arc::clone(&service), period, work, without));
     }
     let app = routes::router(service);
-    let result = tokio::select! {
-        () = signals.asked() => Ok(()),
-        () = listen::serve(listener, app) => Ok(()),
+    let mut asked = std::pin::pin!(signals.asked());
+    let result = loop {
+        let accepting = tokio::net::UnixListener::from_std(listener)
+            .map_err(|e| Failure::io(socket.display(), &e))?;
+        let found = tokio::select! {
+            () = &mut asked => break Ok(()),
+            () = listen::serve(accepting, app.clone()) => break Ok(()),
+            found = gone(home) => found,
+        };
+        match found {
+            Ok(again) => listener = again,
+            Err(failure) => break Err(failure),
+        }
     };
     drop(tasks);
-    let _ = std::fs::remove_file(&socket);
+    // A look that hangs keeps no daemon from its end.
+    if let Ok(home) = home.try_lock() {
+        home.leave();
+    }
     result
 }
 
-fn only_owner(socket: &std::path::Path) -> Result<(), Failure> {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))
-        .map_err(|e| Failure::io(socket.display(), &e))
+fn locked(home: &Mutex<Home>) -> std::sync::MutexGuard<'_, Home> {
+    home.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Looks after the paths of the daemon, until its socket was made anew or it has to end.
+async fn gone(home: &Arc<Mutex<Home>>) -> Result<UnixListener, Failure> {
+    loop {
+        tokio::time::sleep(home::PERIOD).await;
+        let home = Arc::clone(home);
+        match tokio::task::spawn_blocking(move || locked(&home).look()).await {
+            Ok(Look::Same) => {}
+            Ok(Look::Again(listener)) => return Ok(listener),
+            Ok(Look::Superfluous(failure)) => return Err(failure),
+            Err(error) => {
+                tracing::error!(%error, "the daemon's folder is not looked after any more");
+                std::future::pending::<()>().await;
+            }
+        }
+    }
 }
 
 /// Does something that may block, from time to time.

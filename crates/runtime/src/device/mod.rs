@@ -31,6 +31,7 @@ use strake_engine::buffers::{Buf, PAGE};
 use strake_engine::event::{DeviceInfo, IoError};
 
 pub use metadata::MemberImage;
+pub use probe::lock_holder;
 
 /// Bytes of one synchronous transfer.
 const CHUNK: usize = 1 << 20;

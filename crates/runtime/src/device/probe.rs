@@ -159,6 +159,24 @@ pub(super) fn file(file: &File, direct: bool) -> io::Result<(DeviceInfo, bool)> 
     ))
 }
 
+/// The process that has a file locked as members are, as far as the kernel shows it here: a device
+/// number may be another in `stat` (overlayfs, btrfs), and processes of other namespaces have none.
+pub fn lock_holder(path: &Path) -> Option<u32> {
+    let about = std::fs::metadata(path).ok()?;
+    let (major, minor) = (
+        rustix::fs::major(about.dev()),
+        rustix::fs::minor(about.dev()),
+    );
+    let file = format!("{major:02x}:{minor:02x}:{}", about.ino());
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let kind = words.next()?;
+        let process = words.nth(2)?.parse().ok()?;
+        (kind == "FLOCK" && words.next()? == file && process != 0).then_some(process)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

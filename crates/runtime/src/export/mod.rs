@@ -269,6 +269,14 @@ impl Running {
         }
     }
 
+    /// Listens again where a socket's file was removed. A block device has none.
+    pub(crate) fn listen_again(&self) -> std::io::Result<()> {
+        match self {
+            Running::Nbd(server) => server.listen_again(),
+            Running::Ublk(_) | Running::None => Ok(()),
+        }
+    }
+
     /// Lets go as a kill would: sockets close, a block device stays.
     pub(crate) fn abandon(self) {
         if let Running::Nbd(server) = self {

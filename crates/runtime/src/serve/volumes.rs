@@ -122,6 +122,19 @@ impl Serving {
         })
     }
 
+    /// Listens again where the file of an NBD socket of the array was removed or replaced.
+    ///
+    /// # Errors
+    /// A socket cannot be made, or another process listens there.
+    pub fn listen_again(&self) -> std::io::Result<()> {
+        let own = self.running().as_ref().map(Running::listen_again);
+        let volumes = self.served(|volumes| {
+            let again = |served: &Served| served.running.listen_again();
+            volumes.values().map(again).fold(Ok(()), Result::and)
+        });
+        own.unwrap_or(Ok(())).and(volumes)
+    }
+
     /// Answers what is in flight and takes a volume's export away.
     pub fn withdraw_volume(&self, volume: VolumeUuid) -> Result<(), ServeError> {
         let served = self.served(|volumes| volumes.remove(&volume));

@@ -495,7 +495,14 @@ impl From<DeviceError> for Failure {
             DeviceError::Newer { .. } => Code::Newer,
             DeviceError::Damaged { .. } | DeviceError::Shrunk { .. } => Code::Damaged,
         };
-        let failure = Failure::new(code, error.to_string());
+        let mut found = error.to_string();
+        if let DeviceError::Busy(path) = &error
+            && let Some(holder) = strake_runtime::lock_holder(path)
+        {
+            let name = std::fs::read_to_string(format!("/proc/{holder}/comm")).unwrap_or_default();
+            found += &format!(" (process {holder}, {})", name.trim_end());
+        }
+        let failure = Failure::new(code, found);
         match error {
             DeviceError::Shrunk {
                 path,
@@ -716,7 +723,7 @@ pub(crate) fn too_little(least_bytes: u64, shards: u16) -> Failure {
 pub(crate) fn tell_failure(failure: &Failure, json: bool) {
     match serde_json::to_string(&failure.json()) {
         Ok(text) if json => tell!("{text}"),
-        _ => tell!("{failure}"),
+        _ => tell!("{}", crate::common::shown(&failure.to_string(), ' ')),
     }
 }
 

@@ -6,6 +6,7 @@
 pub(crate) mod array;
 pub(crate) mod changes;
 pub(crate) mod events;
+pub(crate) mod home;
 pub(crate) mod service;
 pub(crate) mod sources;
 pub(crate) mod state;

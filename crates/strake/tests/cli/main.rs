@@ -16,6 +16,7 @@ mod devices;
 mod dry_run;
 mod edges;
 mod events;
+mod folder;
 mod foreign;
 mod groups;
 mod guides;

@@ -9,7 +9,7 @@
 //! * A connection has its own bounded memory; when that is used up its requests wait in the socket.
 //! * A stop takes no more requests, has those in flight answered, and then closes.
 //! * The socket is for its owner only (mode 0600), and a file left behind by a killed daemon is
-//!   replaced; one that answers is not.
+//!   replaced; one that answers is not. A stop removes no file but its own.
 //!
 //! Deliberately absent: TCP, TLS, and more than one export on a socket.
 
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
@@ -40,15 +40,30 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// The server of one array.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Where it listens now.
-    socket: Mutex<PathBuf>,
-    listener: Arc<UnixListener>,
     shared: Arc<Shared>,
     accepting: JoinHandle<()>,
 }
 
+/// A socket, and where it has its name.
+#[derive(Debug)]
+struct Bound {
+    path: PathBuf,
+    /// Device and inode of the socket's file.
+    file: (u64, u64),
+    listener: Arc<UnixListener>,
+}
+
+impl Bound {
+    /// Does the name still lead to this socket?
+    fn is_there(&self) -> bool {
+        file_at(&self.path) == Some(self.file)
+    }
+}
+
 #[derive(Debug)]
 struct Shared {
+    /// Where it listens now.
+    bound: Mutex<Bound>,
     /// What new connections get.
     target: Mutex<Arc<Target>>,
     state: Mutex<State>,
@@ -96,6 +111,9 @@ impl State {
 }
 
 impl Shared {
+    fn bound(&self) -> std::sync::MutexGuard<'_, Bound> {
+        self.bound.lock().expect("no thread panics with the socket")
+    }
     fn target(&self) -> std::sync::MutexGuard<'_, Arc<Target>> {
         self.target
             .lock()
@@ -111,24 +129,19 @@ impl Shared {
 impl Server {
     /// Listens on `socket`.
     pub(crate) fn start(socket: &Path, target: Target) -> io::Result<Server> {
-        let listener = Arc::new(listen(socket)?);
         let shared = Arc::new(Shared {
+            bound: Mutex::new(listen(socket)?),
             target: Mutex::new(Arc::new(target)),
             state: Mutex::default(),
             ended: Condvar::new(),
         });
         let accepting = {
-            let (listener, shared) = (Arc::clone(&listener), Arc::clone(&shared));
+            let shared = Arc::clone(&shared);
             std::thread::Builder::new()
                 .name("strake-nbd".into())
-                .spawn(move || accept(&listener, &shared))?
+                .spawn(move || accept(&shared))?
         };
-        Ok(Server {
-            socket: Mutex::new(socket.to_owned()),
-            listener,
-            shared,
-            accepting,
-        })
+        Ok(Server { shared, accepting })
     }
 
     /// Connections that are open.
@@ -138,15 +151,34 @@ impl Server {
 
     /// Where it listens.
     pub(crate) fn socket(&self) -> PathBuf {
-        let socket = self.socket.lock();
-        socket.expect("no thread panics with the path").clone()
+        self.shared.bound().path.clone()
+    }
+
+    /// Listens again where the socket's file was removed or replaced. Open connections stay.
+    pub(crate) fn listen_again(&self) -> io::Result<()> {
+        let mut bound = self.shared.bound();
+        if bound.is_there() {
+            return Ok(());
+        }
+        if let Some(folder) = bound.path.parent() {
+            use std::os::unix::fs::DirBuilderExt;
+            let mut make = std::fs::DirBuilder::new();
+            make.recursive(true).mode(0o700).create(folder)?;
+        }
+        let again = listen(&bound.path)?;
+        let before = std::mem::replace(&mut *bound, again);
+        drop(bound);
+        // The thread that accepts wakes up and finds the new one.
+        let _ = rustix::net::shutdown(before.listener.as_fd(), rustix::net::Shutdown::Both);
+        Ok(())
     }
 
     /// Listens at another path and under another name from now on. Open connections stay.
     pub(crate) fn rename(&self, name: &str, socket: &Path) -> io::Result<()> {
-        let mut place = self.socket.lock().expect("no thread panics with the path");
-        std::fs::rename(&*place, socket)?;
-        socket.clone_into(&mut place);
+        let mut bound = self.shared.bound();
+        std::fs::rename(&bound.path, socket)?;
+        socket.clone_into(&mut bound.path);
+        drop(bound);
         let mut target = self.shared.target();
         let renamed = Target {
             name: name.to_owned(),
@@ -167,7 +199,14 @@ impl Server {
     }
 
     fn end(self, patience: Duration) {
-        let _ = std::fs::remove_file(self.socket());
+        let listener = {
+            let bound = self.shared.bound();
+            // Another process may listen there by now.
+            if bound.is_there() {
+                let _ = std::fs::remove_file(&bound.path);
+            }
+            Arc::clone(&bound.listener)
+        };
         let mut state = self.shared.state();
         state.stopping = true;
         // Readers see the end of their requests and finish what they have begun.
@@ -175,7 +214,7 @@ impl Server {
             let _ = open.stream.shutdown(Shutdown::Read);
         }
         drop(state);
-        let _ = rustix::net::shutdown(self.listener.as_fd(), rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(listener.as_fd(), rustix::net::Shutdown::Both);
         let _ = self.accepting.join();
         let mut state = self.shared.state();
         let begun = std::time::Instant::now();
@@ -197,8 +236,8 @@ impl Server {
 }
 
 /// Binds the socket. A socket file without a listener is removed: it is not in use.
-fn listen(socket: &Path) -> io::Result<UnixListener> {
-    let bound = UnixListener::bind(socket).or_else(|error| {
+fn listen(socket: &Path) -> io::Result<Bound> {
+    let listener = UnixListener::bind(socket).or_else(|error| {
         if error.kind() != io::ErrorKind::AddrInUse {
             return Err(error);
         }
@@ -211,7 +250,17 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
         }
     })?;
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
-    Ok(bound)
+    Ok(Bound {
+        path: socket.to_owned(),
+        file: file_at(socket).ok_or(io::ErrorKind::NotFound)?,
+        listener: Arc::new(listener),
+    })
+}
+
+/// Device and inode of what lies there.
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    let there = std::fs::symlink_metadata(path).ok()?;
+    Some((there.dev(), there.ino()))
 }
 
 /// Which process is at the other end of a connection.
@@ -226,13 +275,15 @@ fn client_of(stream: &UnixStream) -> String {
     }
 }
 
-fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
+fn accept(shared: &Arc<Shared>) {
     let mut told = false;
     loop {
+        let listener = Arc::clone(&shared.bound().listener);
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) if shared.state().stopping => return,
+            Err(_) if !Arc::ptr_eq(&listener, &shared.bound().listener) => continue,
             Err(error) => {
                 // Out of descriptors, most likely: clients wait in the backlog meanwhile.
                 if !std::mem::replace(&mut told, true) {

@@ -671,6 +671,14 @@ impl Running {
             tracing::warn!(%error, "the exports are not remembered");
         }
     }
+    /// Makes NBD sockets of it again whose files are gone.
+    pub(crate) fn listen_again(&self) -> Result<(), Failure> {
+        let Some(serving) = asked(&self.serving) else {
+            return Ok(());
+        };
+        let again = serving.listen_again();
+        again.map_err(|e| Failure::io(format!("the NBD socket of {}", self.name()), &e))
+    }
     /// Takes away the name of its own block device, before that goes.
     pub(crate) fn unlink_array(&self, serving: &Serving) {
         if let Some(id) = serving.export().ublk() {

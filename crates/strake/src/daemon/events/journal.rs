@@ -14,7 +14,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread;
@@ -187,6 +187,12 @@ impl Writer {
     }
 
     fn write(&mut self, mut lines: Vec<u8>) -> io::Result<()> {
+        if self.file.metadata()?.nlink() == 0 {
+            // It was removed: what is written to it would be lost.
+            self.file = appended(&self.path)?;
+            self.bytes = self.file.metadata()?.len();
+            self.torn = false;
+        }
         if std::mem::take(&mut self.torn) {
             lines.insert(0, b'\n');
         }

@@ -396,6 +396,23 @@ impl Service {
         }
     }
 
+    /// Remembers again what is known of arrays that run: what was remembered of them is gone.
+    pub(crate) fn remember_running(&self) {
+        for running in self.all_running() {
+            running.remember(&self.dir, |_| ());
+            let files = running.files().unwrap_or_default();
+            self.remember(files.into_iter().map(|(_, _, path)| path));
+        }
+    }
+
+    /// Makes NBD sockets again whose files are gone.
+    pub(crate) fn listen_again(&self) -> Result<(), Failure> {
+        let all = self.all_running();
+        all.iter()
+            .map(|running| running.listen_again())
+            .fold(Ok(()), Result::and)
+    }
+
     /// How to start what is asked for.
     pub(super) fn how(&self, export: Option<String>, force: bool) -> Start {
         Start {

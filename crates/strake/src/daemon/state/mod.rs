@@ -59,7 +59,19 @@ pub(crate) struct ArrayRecord {
 /// Held for the daemon's life.
 #[derive(Debug)]
 pub(crate) struct DirLock {
-    _file: File,
+    file: File,
+}
+
+impl DirLock {
+    /// Is this the lock of the folder that has this path now?
+    pub(crate) fn is_at(&self, dir: &Dir) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let there = fs::symlink_metadata(dir.lock_file());
+        let (Ok(held), Ok(there)) = (self.file.metadata(), there) else {
+            return false;
+        };
+        (held.dev(), held.ino()) == (there.dev(), there.ino())
+    }
 }
 
 impl Dir {
@@ -227,9 +239,13 @@ impl Dir {
         }
     }
 
+    fn lock_file(&self) -> PathBuf {
+        self.here.join("lock")
+    }
+
     /// Takes the lock; a daemon that is just dying gets two seconds to let go.
     pub(crate) fn lock(&self) -> Result<DirLock, Failure> {
-        let path = self.here.join("lock");
+        let path = self.lock_file();
         let nofollow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
         let file = File::options()
             .create(true)
@@ -252,7 +268,7 @@ impl Dir {
             }
         }
         self.remove_leftovers();
-        Ok(DirLock { _file: file })
+        Ok(DirLock { file })
     }
 
     /// Devices and files that carried members when last seen.

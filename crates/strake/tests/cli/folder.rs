@@ -1,0 +1,117 @@
+//! The daemon's folder, lock or sockets are taken away while it serves: `rm -rf`, a cleaner of
+//! temporary folders. Its arrays go on, and it is reached again.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+use crate::rig::{Rig, STRAKE};
+
+fn serving() -> (Rig, Vec<String>) {
+    let mut rig = Rig::new();
+    let devices = rig.files(3);
+    rig.start_daemon();
+    rig.create("data", "5", &["--export", "nbd"], &devices).ok();
+    (rig, devices)
+}
+
+/// At once, so that the daemon does not see half of it gone, or writes into it meanwhile.
+fn remove(rig: &Rig) {
+    let gone = rig.folder.path().join("gone");
+    fs::rename(rig.dir(), &gone).expect("moved");
+    fs::remove_dir_all(gone).expect("removed");
+}
+
+fn restored(rig: &Rig) -> usize {
+    let is = |e: &&serde_json::Value| e["event"] == "folder_restored";
+    rig.events().iter().filter(is).count()
+}
+
+#[test]
+fn a_daemon_that_loses_its_folder_makes_it_again_and_is_reached() {
+    let (mut rig, _) = serving();
+    let client = UnixStream::connect(rig.nbd("data")).expect("it listens");
+    remove(&rig);
+    rig.until("the daemon to be reached again", || {
+        UnixStream::connect(rig.dir().join("api.sock")).is_ok()
+            && UnixStream::connect(rig.nbd("data")).is_ok()
+    });
+    drop(client);
+    assert_eq!(rig.show("data")["state"], "optimal");
+    assert_eq!(restored(&rig), 1);
+    // It is the only daemon here, and remembers what it serves when it comes back from a kill.
+    let second = rig.command().args(["--json", "daemon"]).output();
+    let second = second.expect("it runs");
+    assert!(String::from_utf8_lossy(&second.stderr).contains("daemon-running"));
+    rig.qemu_io("data", &["write -P 7 0 64k", "read -P 7 0 64k"]);
+    rig.until("the journal to go on", || {
+        let journal = fs::read_to_string(rig.dir().join("events.jsonl"));
+        journal.is_ok_and(|text| text.contains("folder_restored"))
+    });
+    rig.kill_daemon();
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    rig.stop_daemon();
+    assert!(!rig.dir().join("api.sock").exists());
+}
+
+#[test]
+fn sockets_that_are_removed_are_made_again() {
+    let (mut rig, _) = serving();
+    for socket in [rig.dir().join("api.sock"), rig.nbd("data")] {
+        fs::remove_file(&socket).expect("removed");
+        rig.until("the socket", || UnixStream::connect(&socket).is_ok());
+    }
+    assert_eq!(restored(&rig), 1);
+    rig.run(&["stop", "data"]).ok();
+    assert!(!rig.nbd("data").exists());
+    rig.stop_daemon();
+}
+
+#[test]
+fn a_daemon_whose_folder_another_one_has_says_so_and_comes_back_after_it() {
+    let (mut rig, devices) = serving();
+    remove(&rig);
+    let mut second = Command::new(STRAKE)
+        .args(["daemon", "--no-devices"])
+        .env("STRAKE_DIR", rig.dir())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it runs");
+    rig.until("one of the two to say so", || {
+        rig.log().contains("has it now") || second.try_wait().expect("ours").is_some()
+    });
+    let own = rig.daemon_pid();
+    if second.try_wait().expect("ours").is_none() {
+        let cure = format!("kill {own} stops them cleanly");
+        assert!(rig.log().contains(&cure), "{}", rig.log());
+        let mut start = vec!["start", "data"];
+        start.extend(devices.iter().map(String::as_str));
+        let refused = rig.run(&start).refused(4, "device-busy");
+        let holder = format!("process {own}");
+        assert!(refused.err.contains(&holder), "{refused:?}");
+        second.kill().expect("ours");
+        second.wait().expect("ours");
+    }
+    rig.until("the first to come back", || {
+        rig.run(&["show", "data"]).out.contains("\"daemon\":true")
+    });
+    assert_eq!(rig.show("data")["state"], "optimal");
+    rig.stop_daemon();
+}
+
+#[test]
+fn a_daemon_without_arrays_ends_where_another_one_has_its_folder() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let own = rig.daemon_pid();
+    let lock = rig.dir().join("lock");
+    // What another daemon does that starts in a folder made anew, without its race.
+    fs::remove_file(&lock).expect("removed");
+    let other = fs::File::create(&lock).expect("made");
+    rustix::fs::flock(&other, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("free");
+    rig.until("the daemon to end", || {
+        let status = fs::read_to_string(format!("/proc/{own}/stat"));
+        status.map_or(true, |text| text.contains(") Z "))
+    });
+}
