@@ -178,12 +178,12 @@ async fn ask(
         .await
         .map_err(lost)?;
     tokio::spawn(connection);
-    let json = serde_json::to_vec(body)
-        .map_err(|e| {
-            let found = format!("the daemon cannot be asked for this: {e}");
-            let cure = "paths in requests are JSON text: rename the file, or name it by a link whose path is UTF-8";
-            Failure::new(Code::Usage, found).cure(cure)
-        })?;
+    let json = serde_json::to_vec(body).map_err(|e| {
+        let found = format!("the daemon cannot be asked for this: {e}");
+        let cure = "paths in requests are JSON text: rename the file, or name it by a link \
+                        with a path that is UTF-8";
+        Failure::new(Code::Usage, found).cure(cure)
+    })?;
     let request = Request::builder()
         .method(method)
         .uri(path)

@@ -167,8 +167,9 @@ impl Home {
                 (
                     format!("{shown} or its lock was removed"),
                     format!(
-                        "made again: commands reach the daemon; settings, names and earlier events that \
-                         were kept in {shown} may be gone: strake get shows settings, strake set sets them"
+                        "made again: commands reach the daemon; settings, names and earlier events \
+                         that were kept in {shown} may be gone: strake get shows settings, \
+                         strake set sets them"
                     ),
                 )
             }

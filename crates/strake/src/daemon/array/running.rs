@@ -671,7 +671,7 @@ impl Running {
             tracing::warn!(%error, "the exports are not remembered");
         }
     }
-    /// Makes NBD sockets of it again whose files are gone.
+    /// Makes NBD sockets of it again where their files are gone.
     pub(crate) fn listen_again(&self) -> Result<(), Failure> {
         let Some(serving) = asked(&self.serving) else {
             return Ok(());

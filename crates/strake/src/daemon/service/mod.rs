@@ -405,7 +405,7 @@ impl Service {
         }
     }
 
-    /// Makes NBD sockets again whose files are gone.
+    /// Makes NBD sockets again where their files are gone.
     pub(crate) fn listen_again(&self) -> Result<(), Failure> {
         let all = self.all_running();
         all.iter()
