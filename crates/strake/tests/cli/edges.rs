@@ -348,7 +348,7 @@ fn an_array_that_loses_too_many_emptied_files_at_its_stop_is_not_optimal_again()
     for path in &files[1..] {
         assert!(rig::bytes(path).iter().all(|&byte| byte == 0), "{path}");
     }
-    let refused = rig.run(&["--json", "start", "data"]);
+    let refused = rig.run(&["start", "data"]);
     refused.refused(4, "members-missing");
 }
 
