@@ -14,7 +14,7 @@ use crate::geometry::Geometry;
 use crate::shard::log_writer::Flight;
 use crate::shard::op::kind::Kind;
 use crate::shard::op::work::{ReadWork, Work, WorkKind, WriteWork};
-use crate::shard::op::{Logging, Phase, StripeOp};
+use crate::shard::op::{CountsAs, Logging, Phase, StripeOp};
 use crate::shard::{IoFor, Shard, Starved};
 use crate::units::RegionNo;
 
@@ -132,8 +132,8 @@ impl Shard {
             counted.pending[op] += 1;
         }
         for (_, op) in self.ops.iter() {
-            counted.users[region(op.stripe)] += u32::from(op.entered);
-            counted.writers[region(op.stripe)] += u32::from(op.gated);
+            counted.users[region(op.stripe)] += u32::from(op.counts != CountsAs::Nothing);
+            counted.writers[region(op.stripe)] += u32::from(op.counts == CountsAs::Writer);
             of_op(op, |request| counted.pieces[request] += 1);
         }
         for work in self.locks.values().flat_map(|lock| lock.waiting()) {
@@ -188,10 +188,10 @@ impl Shard {
             waiting += usize::from(parked) + usize::from(gated) + usize::from(starved);
             let comes = match phase {
                 _ if parked => !gated && !starved && pending == 0,
-                Phase::Gate => gated && pending == 0,
+                Phase::Gate | Phase::HasRead(_) => gated && pending == 0,
                 Phase::Buffers(_) => starved && pending == 0,
                 Phase::Reading { .. } | Phase::Logging(_) | Phase::Writing { .. } => pending > 0,
-                Phase::AwaitToken => self.write_order.waiting().any(|other| other == key),
+                Phase::AwaitToken(_) => self.write_order.waiting().any(|other| other == key),
                 Phase::View { failed } | Phase::LogView(Logging { failed, .. }) => {
                     let still = |&device| self.in_view(device);
                     pending == 0 && !self.view.failed && failed.iter().any(still)
@@ -231,15 +231,10 @@ impl Shard {
             Phase::Logging(_) | Phase::LogView(_) | Phase::Writing { .. }
         );
         ensure!(
-            !(writes && begun) || op.gated,
+            !(writes && begun) || op.counts == CountsAs::Writer,
             "operation {key} on stripe {} writes and is no writer of its region ({:?})",
             op.stripe.0,
             op.phase
-        );
-        ensure!(
-            !op.gated || op.entered,
-            "operation {key} on stripe {} writes where it is not at work",
-            op.stripe.0
         );
         Ok(())
     }
@@ -327,7 +322,8 @@ impl Shard {
             run.check(count as u64)?;
         }
         for key in self.write_order.waiting() {
-            let waits = self.ops.contains(key) && matches!(self.ops[key].phase, Phase::AwaitToken);
+            let waits =
+                self.ops.contains(key) && matches!(self.ops[key].phase, Phase::AwaitToken(_));
             ensure!(
                 waits,
                 "operation {key} is to get the turn and does not wait for it"
@@ -499,7 +495,7 @@ mod tests {
             shard.gates[1].waiting.clear();
             shard.gates[1].enter();
             shard.gates[1].users += 1;
-            (shard.ops[key].entered, shard.ops[key].gated) = (true, true);
+            shard.ops[key].counts = CountsAs::Writer;
             (shard.ops[key].phase, shard.ops[key].pending) = (Phase::List(Answer::Unlisted), 0);
         });
         assert!(
@@ -526,7 +522,8 @@ mod tests {
             let key = key_of(shard, |phase| matches!(phase, Phase::Reading { .. }));
             let stripe = shard.ops[key].stripe;
             let work = Work::zero(0, 0, 4096, false);
-            let other = shard.ops.insert(stripe, work);
+            let k = shard.shape(stripe).k;
+            let other = shard.ops.insert(stripe, k, work);
             let lock = shard.locks.get_mut(&stripe).expect("it is at work there");
             lock.hold(other, 0, 4096);
         });

@@ -14,7 +14,7 @@ use crate::canary::{self, Canary};
 use crate::proto::*;
 use crate::shard::Shard;
 use crate::shard::op::kind::Kind;
-use crate::shard::op::{Phase, StripeOp};
+use crate::shard::op::{CountsAs, Phase, StripeOp};
 use crate::units::*;
 
 /// One region, as a shard sees it.
@@ -185,9 +185,9 @@ impl Shard {
             gate.enter();
             // A member may be there that was not when it was planned, and takes this region for one
             // that nobody wrote meanwhile.
-            let seen = self.ops[key].view == self.view.version;
+            let seen = self.ops[key].phase.plan().view == self.view.version;
             let as_read = seen && gate.trusted();
-            self.ops[key].gated = true;
+            self.ops[key].counts = CountsAs::Writer;
             if !as_read {
                 self.prepare(key);
             }
@@ -198,7 +198,8 @@ impl Shard {
             self.back_to_gate(key);
             return false;
         }
-        self.ops[key].phase = Phase::Gate;
+        let plan = self.ops[key].phase.plan();
+        self.ops[key].phase = Phase::HasRead(plan);
         gate.waiting.push(key);
         if gate.ask() {
             self.say(FromShard::NeedRegion { region });
@@ -210,7 +211,7 @@ impl Shard {
     pub(crate) fn back_to_gate(&mut self, key: usize) {
         let op = &mut self.ops[key];
         op.drop_buffers();
-        (op.entered, op.phase) = (false, Phase::Gate);
+        (op.counts, op.phase) = (CountsAs::Nothing, Phase::Gate);
         if let Kind::Write(write) = &mut op.kind {
             write.patient = true;
         }

@@ -95,7 +95,7 @@ impl Shard {
     fn records_retired(&mut self, key: usize) {
         if self.view.failed {
             self.finish_op(key, Some(RequestError::Failed));
-        } else if self.ops[key].salvage.is_some() {
+        } else if self.ops[key].salvages() {
             self.salvage_next(key);
         } else {
             self.ops[key].phase = Phase::writing();

@@ -110,7 +110,8 @@ impl Shard {
         let has_it = token.is_some_and(|token| (token.step, token.next) == place);
         let waits = self.write_order.at_work.contains(&place) && !has_it && !self.must_yield(place);
         if waits {
-            self.ops[key].phase = Phase::AwaitToken;
+            let plan = self.ops[key].phase.plan();
+            self.ops[key].phase = Phase::AwaitToken(plan);
             self.write_order.waiting.insert(place, key);
         }
         waits

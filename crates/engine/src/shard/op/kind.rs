@@ -6,9 +6,12 @@
 //! Deliberately absent: what all kinds have (`op`), and what is asked before it begins (`work`).
 
 use crate::mem::buffer::Slice;
+use crate::mem::list::List;
 use crate::proto::{RequestError, StepKind};
 use crate::shard::op::work::{ReadWork, StepWork, WorkKind, WritePieces, WriteWork, ZeroWork};
+use crate::shard::op::write::coverage;
 use crate::shard::read::hedge::Racing;
+use crate::stripe::write_plan::Coverage;
 use crate::units::DeviceId;
 
 /// What an operation does.
@@ -28,9 +31,14 @@ pub(crate) struct ReadOp {
     pub(crate) equalized: Option<Slice>,
 }
 
+/// For each data column what is written of it.
+pub(crate) type Coverages = List<Option<Coverage>, 4>;
+
 /// Pieces of writes.
 pub(crate) struct WriteOp {
     pub(crate) asked: WriteWork,
+    /// What is written of each data column.
+    pub(crate) coverage: Coverages,
     /// It reads nothing before its region is open.
     pub(crate) patient: bool,
 }
@@ -56,11 +64,11 @@ impl Kind {
     /// No operation.
     pub(crate) fn nothing() -> Kind {
         let (pieces, stream) = (WritePieces::new(), false);
-        Kind::of(WorkKind::Write(WriteWork { pieces, stream }))
+        Kind::of(WorkKind::Write(WriteWork { pieces, stream }), 0)
     }
 
-    /// It begins.
-    pub(crate) fn of(asked: WorkKind) -> Kind {
+    /// It begins, in a stripe with so many data columns.
+    pub(crate) fn of(asked: WorkKind, k: usize) -> Kind {
         match asked {
             WorkKind::Read(asked) => Kind::Read(ReadOp {
                 asked,
@@ -68,6 +76,7 @@ impl Kind {
                 equalized: None,
             }),
             WorkKind::Write(asked) => Kind::Write(WriteOp {
+                coverage: coverage(k, &asked.pieces),
                 asked,
                 patient: false,
             }),

@@ -52,16 +52,19 @@ listed!(Buf);
 #[derive(Debug)]
 pub(crate) enum Phase {
     Gate,
+    /// Has read, and waits until its region is open.
+    HasRead(Plan),
     /// Waits for buffers, or has just got them.
     Buffers(Wanted),
     Reading {
         /// Columns that are read, over which part of the strip.
         reads: Reads,
+        reads_for: ReadFor,
         /// One of them could not be read: the plan is made anew.
         failed: bool,
     },
     /// Of a rebuild: what lies before it is not written yet.
-    AwaitToken,
+    AwaitToken(Plan),
     /// Records are on their way to the logs.
     Logging(Logging),
     /// A record failed: waits until the view has none of the devices; then the plan is made anew.
@@ -88,7 +91,20 @@ impl Phase {
 
     /// It waits at the gate of its region, or has not begun.
     pub(crate) fn at_gate(&self) -> bool {
-        matches!(self, Phase::Gate)
+        matches!(self, Phase::Gate | Phase::HasRead(_))
+    }
+
+    /// What was planned, once all that the plan reads has come.
+    pub(crate) fn plan(&self) -> Plan {
+        match self {
+            Phase::Reading {
+                reads_for: ReadFor::Plan(plan),
+                ..
+            }
+            | Phase::HasRead(plan)
+            | Phase::AwaitToken(plan) => *plan,
+            _ => unreachable!("what is computed was planned and read"),
+        }
     }
 
     /// It waits until records are retired.
@@ -102,6 +118,31 @@ impl Phase {
 pub(crate) struct Wanted {
     reads: Reads,
     extra: Extra,
+    reads_for: ReadFor,
+}
+
+/// What an operation reads for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ReadFor {
+    Plan(Plan),
+    /// What of columns that had a media error can be read.
+    Narrow,
+    /// What of its run can be read, block by block.
+    Salvage,
+}
+
+/// How an operation is carried out, and what it was planned by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) how: WritePlan,
+    /// The view then.
+    pub(crate) view: u64,
+    /// Columns that could not be read.
+    pub(crate) lost: Columns,
+    /// Parity columns that had a member.
+    pub(crate) parity: Columns,
+    /// Writes are logged.
+    pub(crate) logging: bool,
 }
 
 /// Records on their way.
@@ -111,6 +152,17 @@ pub(crate) struct Logging {
     held: Columns,
     /// Devices that failed to take them.
     pub(crate) failed: Vec<DeviceId>,
+}
+
+/// As what an operation is counted in its region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CountsAs {
+    /// It has not begun there.
+    Nothing,
+    /// It reads there.
+    User,
+    /// It writes there, or will.
+    Writer,
 }
 
 /// What an operation waits for from the array.
@@ -123,6 +175,32 @@ pub(crate) enum Answer {
     Listed,
     /// What was written has durably left the list; then it is over.
     Unlisted,
+}
+
+/// What an operation reads once more of what it could not read.
+pub(crate) enum Again {
+    Nothing,
+    /// Columns that had a media error, in parts: what came of that, for the plan and what is computed.
+    Narrow(Box<Narrow>),
+    /// Its run, block by block.
+    Salvage(Box<Salvage>),
+}
+
+impl Again {
+    /// The medium of a column failed where a salvage reads.
+    fn medium_failed(&mut self, column: usize) {
+        if let Again::Salvage(salvage) = self {
+            salvage.unreadable.add(column);
+        }
+    }
+}
+
+/// What an operation writes in place once it may: empty until it is computed.
+#[derive(Default)]
+pub(crate) struct InPlace {
+    pub(crate) puts: Vec<Put>,
+    /// All of it is durable when it completes.
+    pub(crate) fua: bool,
 }
 
 /// Something to write in place.
@@ -164,34 +242,18 @@ pub(crate) struct StripeOp {
     /// rewritten.
     pub(crate) bad: Vec<Bad>,
     pub(crate) heal: Columns,
-    pub(crate) plan: WritePlan,
-    /// The view that it was made by.
-    pub(crate) view: u64,
     pub(crate) bufs: Vec<Buf>,
     /// Content of each column: what was read, then what is computed.
     pub(crate) columns: Vec<Option<Slice>>,
-    /// Counted as a user of its region, and as a writer there.
-    pub(crate) entered: bool,
-    pub(crate) gated: bool,
+    pub(crate) counts: CountsAs,
     /// What a scrub found.
     pub(crate) findings: Vec<Found>,
-    /// Columns that could not be read when the plan was made.
-    pub(crate) lost: Columns,
     /// Columns that were rewritten after a media error.
     pub(crate) healed: Columns,
-    /// Parity columns that had a member when the plan was made.
-    pub(crate) parity: Columns,
-    /// Columns that had a media error are read again in parts, and what came of it.
-    pub(crate) narrow: Option<Box<Narrow>>,
-    /// The run is being gone through again, block by block; and how often that was begun.
-    pub(crate) salvage: Option<Salvage>,
-    pub(crate) salvages: u32,
-    /// What a write puts in place, once its records are durable.
-    pub(crate) puts: Vec<Put>,
-    /// They are to be durable when they complete.
-    pub(crate) fua: bool,
-    /// The plan was made for a write that is logged.
-    pub(crate) logging: bool,
+    pub(crate) again: Again,
+    /// How often its run was gone through again, or a verdict was waited for.
+    pub(crate) rounds: u32,
+    pub(crate) in_place: InPlace,
     /// Its number in the log, while it has records there.
     pub(crate) operation: Option<u64>,
 }
@@ -212,28 +274,20 @@ impl StripeOp {
             pending: 0,
             bad: Vec::new(),
             heal: Columns::default(),
-            plan: WritePlan::Full,
-            view: 0,
             bufs: Vec::new(),
             columns: Vec::new(),
-            entered: false,
-            gated: false,
+            counts: CountsAs::Nothing,
             findings: Vec::new(),
-            lost: Columns::default(),
             healed: Columns::default(),
-            parity: Columns::default(),
-            narrow: None,
-            salvage: None,
-            salvages: 0,
-            puts: Vec::new(),
-            fua: false,
-            logging: false,
+            again: Again::Nothing,
+            rounds: 0,
+            in_place: InPlace::default(),
             operation: None,
         }
     }
 
     /// Begins, in memory of one that is over.
-    pub(crate) fn begin(&mut self, stripe: StripeNo, work: Work) {
+    pub(crate) fn begin(&mut self, stripe: StripeNo, k: usize, work: Work) {
         let (bad, heal) = match &work.kind {
             WorkKind::Read(read) => (read.avoid.clone(), read.heal),
             _ => (Vec::new(), Columns::default()),
@@ -242,12 +296,15 @@ impl StripeOp {
             stripe,
             lo: work.lo,
             hi: work.hi,
-            kind: Kind::of(work.kind),
+            kind: Kind::of(work.kind, k),
             bad,
             heal,
             bufs: std::mem::take(&mut self.bufs),
             columns: std::mem::take(&mut self.columns),
-            puts: std::mem::take(&mut self.puts),
+            in_place: InPlace {
+                puts: std::mem::take(&mut self.in_place.puts),
+                fua: false,
+            },
             ..StripeOp::idle()
         };
     }
@@ -256,7 +313,7 @@ impl StripeOp {
     pub(crate) fn end(&mut self) {
         self.drop_buffers();
         self.columns.clear();
-        (self.salvage, self.narrow) = (None, None);
+        self.again = Again::Nothing;
         self.kind = Kind::nothing();
     }
 
@@ -272,7 +329,7 @@ impl StripeOp {
 
     /// A write that has begun to read, in a region that is not open yet.
     pub(crate) fn reads_early(&self) -> bool {
-        self.kind.is_write() && self.entered && !self.gated
+        self.kind.is_write() && self.counts == CountsAs::User
     }
 
     /// Something of it may be in the logs or in place.
@@ -309,12 +366,12 @@ impl StripeOp {
     /// It holds buffers of the pool, or the user's.
     pub(crate) fn holds_buffers(&self) -> bool {
         let content = self.columns.iter().any(Option::is_some);
-        content || !self.bufs.is_empty() || !self.puts.is_empty()
+        content || !self.bufs.is_empty() || !self.in_place.puts.is_empty()
     }
 
     pub(crate) fn drop_buffers(&mut self) {
         self.bufs.clear();
-        self.puts.clear();
+        self.in_place.puts.clear();
         self.columns.iter_mut().for_each(|c| *c = None);
     }
 }
@@ -346,7 +403,7 @@ impl Shard {
                 }
                 if !hasty && self.starts_early(&self.ops[key]) {
                     self.gates[region.0 as usize].users += 1;
-                    self.ops[key].entered = true;
+                    self.ops[key].counts = CountsAs::User;
                     return self.prepare(key);
                 }
                 if !hasty {
@@ -354,10 +411,12 @@ impl Shard {
                 }
             }
             self.gates[region.0 as usize].enter();
-            self.ops[key].gated = true;
         }
         self.gates[region.0 as usize].users += 1;
-        self.ops[key].entered = true;
+        self.ops[key].counts = match gated {
+            true => CountsAs::Writer,
+            false => CountsAs::User,
+        };
         self.prepare(key);
     }
 
@@ -410,60 +469,70 @@ impl Shard {
 
     /// Plans the operation: what to read, which buffers. Runs again after a failed read.
     pub(crate) fn prepare(&mut self, key: usize) {
-        self.ops[key].salvage = None;
+        self.ops[key].end_salvage();
         if self.view.failed {
             return self.finish_op(key, Some(RequestError::Failed));
         }
         let op = &self.ops[key];
         // Its region was given back since it started: parity that no resync has passed over must
         // not be computed from only because the region counts as trusted now.
-        if !op.gated && self.gates[self.region(op.stripe).0 as usize].unwritten() {
+        if op.counts != CountsAs::Writer
+            && self.gates[self.region(op.stripe).0 as usize].unwritten()
+        {
             return match op.reads_early() {
                 true => self.back_to_gate(key),
                 false => self.pass_over(key),
             };
         }
-        let (lost, stripe) = (self.lost(op), op.stripe);
+        let (lost, parity) = (self.lost(op), self.live_parity(op.stripe));
         let planned = match &op.kind {
-            Kind::Write(write) => self.plan_write(op, &write.asked.pieces, lost),
+            Kind::Write(write) => self.plan_write(op, write, lost, parity),
             Kind::Read(read) => self.plan_read(op, &read.asked, lost),
             Kind::Zero(_) => Some((WritePlan::Full, Reads::new(), Extra::default())),
             Kind::Step(step) => self.plan_step(op, step.asked.kind, lost),
         };
-        let Some((plan, reads, extra)) = planned else {
+        let Some((how, reads, extra)) = planned else {
             return self.no_plan(key);
         };
         if self.begin_to_narrow(key) {
             return;
         }
-        let Shape { width, k, .. } = self.shape(stripe);
-        let mut parity = Columns::default();
-        (k..width)
-            .filter(|&c| self.has_target(stripe, c))
-            .for_each(|c| parity.add(c));
         let unbuilt = match self.ops[key].kind.step() {
-            Some(_) => self.unbuilt(stripe),
+            Some(_) => self.unbuilt(self.ops[key].stripe),
             None => Vec::new(),
         };
         let op = &mut self.ops[key];
         if let Kind::Step(step) = &mut op.kind {
             step.targets = unbuilt.into_iter().map(|(_, t)| t.device).collect();
         }
-        (op.plan, op.lost) = (plan, lost);
-        op.view = self.view.version;
-        op.parity = parity;
-        self.want(key, reads, extra);
+        let plan = Plan {
+            how,
+            view: self.view.version,
+            lost,
+            parity,
+            logging: self.view.logging,
+        };
+        self.want(key, reads, extra, ReadFor::Plan(plan));
+    }
+
+    /// Parity columns that some member holds.
+    fn live_parity(&self, stripe: StripeNo) -> Columns {
+        let Shape { width, k, .. } = self.shape(stripe);
+        (k..width).filter(|&c| self.has_target(stripe, c)).collect()
     }
 
     /// The operation wants to read this, and buffers for it and for more.
-    pub(crate) fn want(&mut self, key: usize, reads: Reads, extra: Extra) {
+    pub(crate) fn want(&mut self, key: usize, reads: Reads, extra: Extra, reads_for: ReadFor) {
         let width = self.width(self.ops[key].stripe);
         let op = &mut self.ops[key];
         op.drop_buffers();
         op.columns.resize_with(width, || None);
-        op.logging = self.view.logging;
         let nothing_early = op.reads_early() && reads.is_empty();
-        op.phase = Phase::Buffers(Wanted { reads, extra });
+        op.phase = Phase::Buffers(Wanted {
+            reads,
+            extra,
+            reads_for,
+        });
         if !nothing_early && self.starved.is_empty() && self.take_buffers(key) {
             self.issue_op_reads(key);
         } else if self.ops[key].reads_early() {
@@ -522,7 +591,7 @@ impl Shard {
     /// Takes all buffers that the operation wants; false if they are not all there.
     pub(crate) fn take_buffers(&mut self, key: usize) -> bool {
         let op = &mut self.ops[key];
-        let Phase::Buffers(Wanted { reads, extra }) = &op.phase else {
+        let Phase::Buffers(Wanted { reads, extra, .. }) = &op.phase else {
             unreachable!("it waits for buffers");
         };
         let reads = reads.iter().map(|&(_, lo, hi)| (hi - lo) as usize);
@@ -533,10 +602,12 @@ impl Shard {
     pub(crate) fn issue_op_reads(&mut self, key: usize) {
         let op = &mut self.ops[key];
         op.began = Some(self.now);
-        let Phase::Buffers(Wanted { reads, .. }) = std::mem::replace(&mut op.phase, Phase::Gate)
-        else {
+        let Phase::Buffers(wanted) = std::mem::replace(&mut op.phase, Phase::Gate) else {
             unreachable!("it has waited for buffers");
         };
+        let Wanted {
+            reads, reads_for, ..
+        } = wanted;
         let mut bufs: List<Buf, 8> = op.bufs.drain(..reads.len()).collect();
         let stripe = op.stripe;
         // The view may have changed while the operation waited for buffers.
@@ -566,7 +637,11 @@ impl Shard {
             self.ops[key].pending += 1;
         }
         let failed = false;
-        self.ops[key].phase = Phase::Reading { reads, failed };
+        self.ops[key].phase = Phase::Reading {
+            reads,
+            reads_for,
+            failed,
+        };
         if self.ops[key].pending == 0 && !self.awaits_token(key) {
             self.compute(key);
         }
@@ -583,24 +658,26 @@ impl Shard {
     ) {
         let op = &mut self.ops[key];
         op.pending -= 1;
-        let narrows = op.narrows();
-        let Phase::Reading { reads, failed } = &mut op.phase else {
+        let Phase::Reading {
+            reads,
+            reads_for,
+            failed,
+        } = &mut op.phase
+        else {
             unreachable!("it reads until all reads have come back");
         };
-        match (result, buf) {
-            (Ok(()), Some(buf)) => {
+        let reads_for = *reads_for;
+        match (result, buf, reads_for) {
+            (Ok(()), Some(buf), _) => {
                 let (_, lo, hi) = *reads
                     .iter()
                     .find(|r| r.0 == column)
                     .expect("the operation asked for it");
                 op.columns[column] = Some(Slice::new(buf, 0, (hi - lo) as usize));
             }
-            (Err(IoError::Media), _) if op.salvage.is_some() => {
-                let salvage = op.salvage.as_mut().expect("checked");
-                salvage.unreadable.add(column);
-            }
-            (Err(IoError::Media), _) if narrows => op.narrow_failed(),
-            (result, _) => {
+            (Err(IoError::Media), _, ReadFor::Salvage) => op.again.medium_failed(column),
+            (Err(IoError::Media), _, ReadFor::Narrow) => op.narrow_failed(),
+            (result, ..) => {
                 op.bad.push((column, device));
                 *failed = true;
                 let error = result.err().unwrap_or(IoError::TimedOut);
@@ -610,19 +687,21 @@ impl Shard {
                 self.report(device, error, false, offset);
             }
         }
-        if self.ops[key].pending == 0 {
-            let op = &self.ops[key];
-            if matches!(op.phase, Phase::Reading { failed: true, .. }) {
-                self.prepare(key)
-            } else if self.view.failed {
-                self.finish_op(key, Some(RequestError::Failed))
-            } else if op.salvage.is_some() {
-                self.salvage_read(key)
-            } else if op.narrows() {
-                self.narrow_read(key)
-            } else if !self.awaits_token(key) {
-                self.compute(key)
-            }
+        let op = &self.ops[key];
+        if op.pending > 0 {
+            return;
+        }
+        if matches!(op.phase, Phase::Reading { failed: true, .. }) {
+            return self.prepare(key);
+        }
+        if self.view.failed {
+            return self.finish_op(key, Some(RequestError::Failed));
+        }
+        match reads_for {
+            ReadFor::Salvage => self.salvage_read(key),
+            ReadFor::Narrow => self.narrow_read(key),
+            ReadFor::Plan(_) if self.awaits_token(key) => {}
+            ReadFor::Plan(_) => self.compute(key),
         }
     }
 
@@ -634,22 +713,23 @@ impl Shard {
             return;
         }
         // A write that is to be logged wants more buffers than one that is not.
-        if self.view.logging && !self.ops[key].logging {
+        let plan = self.ops[key].phase.plan();
+        if self.view.logging && !plan.logging {
             return self.prepare(key);
         }
         self.ops[key].phase = Phase::writing();
         match &self.ops[key].kind {
-            Kind::Write(_) => self.compute_write(key),
+            Kind::Write(_) => self.compute_write(key, &plan),
             Kind::Read(read) if read.asked.equalize => self.compute_equalized(key),
-            Kind::Read(_) => self.compute_read(key),
+            Kind::Read(_) => self.compute_read(key, &plan),
             Kind::Zero(zero) => {
                 let fua = zero.asked.fua;
-                self.compute_zero(key, fua);
+                self.compute_zero(key, fua, &plan);
             }
             Kind::Step(step) => {
                 let StepWork { step, kind } = step.asked;
                 self.write_order.leave(step, self.ops[key].stripe);
-                self.compute_step(key, kind);
+                self.compute_step(key, kind, &plan);
             }
         }
         if self.ops.contains(key) && !self.ops[key].phase.retires() {
@@ -747,8 +827,8 @@ impl Shard {
     pub(crate) fn put_in_place(&mut self, key: usize) {
         let op = &mut self.ops[key];
         let logged = op.operation.is_some() && !canary::hit(Canary::RetiredBeforeFlush);
-        let (stripe, fua) = (op.stripe, op.fua || logged);
-        let mut puts = std::mem::take(&mut op.puts);
+        let (stripe, fua) = (op.stripe, op.in_place.fua || logged);
+        let mut puts = std::mem::take(&mut op.in_place.puts);
         for put in puts.drain(..) {
             for device in self.targets(stripe, put.column).into_iter().flatten() {
                 let zeroes = put.content.is_none() && !(fua && device.volatile_cache);
@@ -761,7 +841,7 @@ impl Shard {
                 self.write_to(key, device, put.from, content, fua);
             }
         }
-        self.ops[key].puts = puts;
+        self.ops[key].in_place.puts = puts;
     }
 
     fn zero_on(&mut self, key: usize, device: DeviceView, from: u64, len: u64) {
@@ -848,7 +928,7 @@ impl Shard {
         if self.view.failed {
             return self.finish_op(key, Some(RequestError::Failed));
         }
-        if still.is_empty() && self.ops[key].salvage.is_some() {
+        if still.is_empty() && self.ops[key].salvages() {
             return self.salvage_written(key);
         }
         if still.is_empty() {

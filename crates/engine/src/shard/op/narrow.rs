@@ -20,7 +20,7 @@ use crate::canary::{self, Canary};
 use crate::geometry::column_set::Columns;
 use crate::mem::buffer::{Buf, Slice};
 use crate::shard::Shard;
-use crate::shard::op::StripeOp;
+use crate::shard::op::{Again, ReadFor, StripeOp};
 use crate::stripe::write_plan::{Extra, Reads};
 
 /// Part of a column's run.
@@ -47,23 +47,26 @@ pub(crate) struct Narrow {
 }
 
 impl StripeOp {
-    /// A part of a column is being read again.
-    pub(crate) fn narrows(&self) -> bool {
-        self.narrow.as_ref().is_some_and(|n| n.at.is_some())
-    }
-
     /// The medium failed the part that is being read again.
     pub(crate) fn narrow_failed(&mut self) {
-        self.narrow.as_mut().expect("a part is being read").failed = true;
+        self.narrowing().failed = true;
+    }
+
+    fn narrowing(&mut self) -> &mut Narrow {
+        match &mut self.again {
+            Again::Narrow(narrow) => narrow,
+            _ => unreachable!("a part is being read again"),
+        }
     }
 
     /// Lays over what was computed of a column what could be read of it.
     pub(crate) fn keep_read(&self, column: usize, computed: &mut Buf, len: usize) {
         let (lo, hi) = (self.lo, self.hi);
+        let whole = len as u64 == hi - lo;
         // A salvage computes single blocks, which cannot be read.
-        let whole = self.salvage.is_none() && len as u64 == hi - lo;
-        let Some(narrow) = self.narrow.as_ref().filter(|_| whole) else {
-            return;
+        let narrow = match &self.again {
+            Again::Narrow(narrow) if whole => narrow,
+            _ => return,
         };
         let of_column = narrow.kept.iter().filter(|(kept, ..)| *kept == column);
         for (_, from, bytes) in of_column {
@@ -85,7 +88,10 @@ impl Shard {
         if canary::hit(Canary::RunComputed) || self.is_hedge(key) {
             return false;
         }
-        let mut narrow = self.ops[key].narrow.take().unwrap_or_default();
+        let mut narrow = match std::mem::replace(&mut self.ops[key].again, Again::Nothing) {
+            Again::Narrow(narrow) => narrow,
+            _ => Box::default(),
+        };
         (narrow.at, narrow.failed) = (None, false);
         narrow.todo.clear();
         let op = &self.ops[key];
@@ -98,7 +104,7 @@ impl Shard {
             .filter(there)
             .collect();
         if fresh.is_empty() {
-            self.ops[key].narrow = Some(narrow);
+            self.ops[key].again = Again::Narrow(narrow);
             return false;
         }
         if op.reads_early() {
@@ -111,29 +117,29 @@ impl Shard {
         for column in fresh.each() {
             narrow.halve(Part { column, lo, hi }, block);
         }
-        self.ops[key].narrow = Some(narrow);
+        self.ops[key].again = Again::Narrow(narrow);
         self.narrow_next(key);
         true
     }
 
     fn narrow_next(&mut self, key: usize) {
         let op = &mut self.ops[key];
-        let narrow = op.narrow.as_mut().expect("it has begun");
+        let narrow = op.narrowing();
         (narrow.at, narrow.failed) = (narrow.todo.pop(), false);
         let Some(Part { column, lo, hi }) = narrow.at else {
             return self.prepare(key);
         };
         let reads: Reads = std::iter::once((column, lo, hi)).collect();
-        self.want(key, reads, Extra::default());
+        self.want(key, reads, Extra::default(), ReadFor::Narrow);
     }
 
     /// The part was read, or its medium failed.
     pub(crate) fn narrow_read(&mut self, key: usize) {
         let block = self.geometry.block;
         let op = &mut self.ops[key];
-        let narrow = op.narrow.as_mut().expect("a part was being read");
-        let part = narrow.at.expect("a part was being read");
+        let part = op.narrowing().at.expect("a part was being read");
         let read: Option<Slice> = op.columns[part.column].take();
+        let narrow = op.narrowing();
         match read.filter(|_| !narrow.failed) {
             Some(read) => {
                 let kept = (part.column, part.lo, read.bytes().to_vec());

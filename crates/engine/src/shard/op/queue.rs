@@ -13,10 +13,10 @@ use std::collections::VecDeque;
 use crate::canary::{self, Canary};
 use crate::mem::list::{List, listed};
 use crate::shard::Shard;
-use crate::shard::op::StripeOp;
 use crate::shard::op::kind::Kind;
 use crate::shard::op::table::Ops;
 use crate::shard::op::work::Work;
+use crate::shard::op::{CountsAs, StripeOp};
 use crate::units::*;
 
 /// Operations on a stripe: those at work and those waiting, in order of arrival.
@@ -145,7 +145,8 @@ impl Shard {
         self.streams.note_waiting(stripe, waits, self.now);
         for work in start.drain() {
             let (lo, hi, shared) = (work.lo, work.hi, work.shared());
-            let op = self.ops.insert(stripe, work);
+            let k = self.shape(stripe).k;
+            let op = self.ops.insert(stripe, k, work);
             let lock = self
                 .locks
                 .get_mut(&stripe)
@@ -193,8 +194,9 @@ impl Shard {
             self.logs.over(operation);
         }
         self.drained(op);
-        if done.entered {
-            self.leave_region(self.region(done.stripe), done.gated);
+        if done.counts != CountsAs::Nothing {
+            let wrote = done.counts == CountsAs::Writer;
+            self.leave_region(self.region(done.stripe), wrote);
         }
         done
     }

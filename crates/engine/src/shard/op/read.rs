@@ -22,9 +22,9 @@ use crate::mem::buffer::{Buf, Slice};
 use crate::mem::list::{Brief, List, listed};
 use crate::proto::ScrubMode;
 use crate::shard::Shard;
-use crate::shard::op::StripeOp;
 use crate::shard::op::kind::Kind;
 use crate::shard::op::work::{ReadPiece, ReadWork, Work};
+use crate::shard::op::{Plan, StripeOp};
 use crate::stripe::write_plan::WritePlan;
 use crate::stripe::write_plan::{Extra, Planned, Reads, available};
 use crate::units::StripeNo;
@@ -172,9 +172,9 @@ impl Shard {
         }
     }
 
-    pub(crate) fn compute_read(&mut self, key: usize) {
+    pub(crate) fn compute_read(&mut self, key: usize, plan: &Plan) {
         let mut op = self.ops.take(key);
-        let lost = op.lost;
+        let lost = plan.lost;
         let Kind::Read(read) = &op.kind else {
             unreachable!("only for reads")
         };
@@ -182,7 +182,7 @@ impl Shard {
         // Only the exclusive form may write: a read that met its first bad sector here comes again
         // as one.
         let exclusive = !op.kind.shared();
-        if op.plan == WritePlan::Decode {
+        if plan.how == WritePlan::Decode {
             let wanted = self.to_decode(&op, &pieces, lost);
             if exclusive && !op.heal.is_empty() {
                 self.judge_sources(&mut op, lost, Columns::default());

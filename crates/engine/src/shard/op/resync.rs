@@ -12,7 +12,7 @@ use crate::mem::buffer::{Buf, Slice};
 use crate::proto::*;
 use crate::shard::Shard;
 use crate::shard::op::kind::Kind;
-use crate::shard::op::{Put, StripeOp};
+use crate::shard::op::{Plan, Put, StripeOp};
 use crate::stripe::write_plan::WritePlan;
 use crate::stripe::write_plan::{Extra, Planned, Reads, available};
 use crate::units::*;
@@ -93,11 +93,12 @@ impl Shard {
         ))
     }
 
-    pub(crate) fn compute_step(&mut self, key: usize, kind: StepKind) {
+    pub(crate) fn compute_step(&mut self, key: usize, kind: StepKind, plan: &Plan) {
+        let lost = plan.lost;
         match kind {
-            StepKind::Rebuild => self.compute_rebuild(key),
-            StepKind::Resync | StepKind::Accept => self.compute_resync(key),
-            StepKind::Scrub(mode) => self.compute_scrub(key, mode),
+            StepKind::Rebuild => self.compute_rebuild(key, lost),
+            StepKind::Resync | StepKind::Accept => self.compute_resync(key, lost),
+            StepKind::Scrub(mode) => self.compute_scrub(key, mode, lost),
             StepKind::Init => unreachable!("its steps cover no stripe"),
         }
     }
@@ -112,8 +113,8 @@ impl Shard {
         }
     }
 
-    pub(crate) fn compute_rebuild(&mut self, key: usize) {
-        let (stripe, lost) = (self.ops[key].stripe, self.ops[key].lost);
+    pub(crate) fn compute_rebuild(&mut self, key: usize, lost: Columns) {
+        let stripe = self.ops[key].stripe;
         // A member that came after the plan was made waits for a step of its own.
         let mut targets = self.unbuilt(stripe);
         if let Kind::Step(step) = &self.ops[key].kind {
@@ -192,8 +193,8 @@ impl Shard {
     }
 
     /// Compares parity with data, and writes the parity that the data ask for.
-    pub(crate) fn compute_resync(&mut self, key: usize) {
-        let (stripe, lost) = (self.ops[key].stripe, self.ops[key].lost);
+    pub(crate) fn compute_resync(&mut self, key: usize, lost: Columns) {
+        let stripe = self.ops[key].stripe;
         let (k, m, strip) = (
             self.shape(stripe).k,
             self.geometry.m,
@@ -229,19 +230,21 @@ impl Shard {
             let stored = op.columns[k + j].as_ref();
             if stored.is_none_or(|stored| stored.bytes() != &buf.bytes()[..strip]) {
                 untrue |= stored.is_some();
-                op.puts.push(Put::of(k + j, 0, Slice::new(buf, 0, strip)));
+                op.in_place
+                    .puts
+                    .push(Put::of(k + j, 0, Slice::new(buf, 0, strip)));
             }
         }
         op.healed = op.heal;
         let healed = (0..k).filter(|&c| op.heal.has(c));
         let healed = healed.filter_map(|c| Some(Put::of(c, 0, op.columns[c].clone()?)));
-        op.puts.extend(healed);
+        op.in_place.puts.extend(healed);
         // From now on any copy of a mirror may answer (see `read`).
         // Nor is an undecided region closed and flushed before its page says that it is decided.
         let step = op.kind.step();
         let accepts = step.is_some_and(|step| step.kind == StepKind::Accept);
         let early = canary::hit(Canary::DecidedEarly);
-        op.fua = self.geometry.mirrored() || accepts && !early;
+        op.in_place.fua = self.geometry.mirrored() || accepts && !early;
         op.kind.note_inconsistent(untrue);
         self.ops.put_back(key, op);
         match untrue {

@@ -31,7 +31,7 @@ use crate::shard::Shard;
 use crate::shard::op::kind::Kind;
 use crate::shard::op::scrub::Found;
 use crate::shard::op::work::{Bad, ReadPiece, Work};
-use crate::shard::op::{Answer, Phase, StripeOp};
+use crate::shard::op::{Again, Answer, Phase, ReadFor, StripeOp};
 use crate::stripe::write_plan::{Extra, Reads};
 use crate::units::*;
 
@@ -59,6 +59,20 @@ pub(crate) struct Salvage {
     asked: Option<Epoch>,
 }
 
+impl StripeOp {
+    /// Its run is being gone through again.
+    pub(crate) fn salvages(&self) -> bool {
+        matches!(self.again, Again::Salvage(_))
+    }
+
+    /// It is planned anew.
+    pub(crate) fn end_salvage(&mut self) {
+        if self.salvages() {
+            self.again = Again::Nothing;
+        }
+    }
+}
+
 impl Shard {
     /// The operation cannot be planned: finds out why, or gives it up.
     pub(crate) fn begin_salvage(&mut self, key: usize) {
@@ -66,7 +80,7 @@ impl Shard {
         let (scrub, reads) = (op.kind.is_scrub(), op.kind.is_read());
         let media = |&(column, _): &Bad| op.heal.has(column);
         let silent = |bad: &Bad| !media(bad) && self.in_view(bad.1);
-        if scrub || op.salvages == ROUNDS {
+        if scrub || op.rounds == ROUNDS {
             return self.finish_op(key, Some(RequestError::Unreadable));
         }
         if op.bad.iter().any(silent) {
@@ -82,16 +96,15 @@ impl Shard {
             return self.read_alone(key);
         }
         let op = &mut self.ops[key];
-        op.salvages += 1;
+        op.rounds += 1;
         // They are looked at again; what else failed stays so.
         let heal = std::mem::take(&mut op.heal);
         op.bad.retain(|&(column, _)| !heal.has(column));
         let todo = vec![(op.lo, op.hi)];
-        op.narrow = None;
-        op.salvage = Some(Salvage {
+        op.again = Again::Salvage(Box::new(Salvage {
             todo,
             ..Salvage::default()
-        });
+        }));
         self.salvage_next(key);
     }
 
@@ -102,7 +115,7 @@ impl Shard {
             return self.finish_op(key, Some(RequestError::Failed));
         }
         let op = &mut self.ops[key];
-        op.salvages += 1;
+        op.rounds += 1;
         op.drop_buffers();
         op.phase = Phase::List(Answer::Verdict);
         self.say(FromShard::AwaitVerdict { op: key as u64 });
@@ -119,8 +132,10 @@ impl Shard {
     }
 
     fn salvaging(&mut self, key: usize) -> &mut Salvage {
-        let salvage = self.ops[key].salvage.as_mut();
-        salvage.expect("the operation is in salvage")
+        match &mut self.ops[key].again {
+            Again::Salvage(salvage) => salvage,
+            _ => unreachable!("the operation is in salvage"),
+        }
     }
 
     /// Reads the next part of the run.
@@ -144,7 +159,7 @@ impl Shard {
             bytes: (hi - lo) as usize,
             count: outputs,
         };
-        self.want(key, reads, extra);
+        self.want(key, reads, extra, ReadFor::Salvage);
     }
 
     /// Every column of the part was read, or failed to be.
@@ -188,8 +203,10 @@ impl Shard {
     }
 
     fn salvage_of(&self, key: usize) -> &Salvage {
-        let salvage = self.ops[key].salvage.as_ref();
-        salvage.expect("the operation is in salvage")
+        match &self.ops[key].again {
+            Again::Salvage(salvage) => salvage,
+            _ => unreachable!("the operation is in salvage"),
+        }
     }
 
     /// All data of a run of a stripe.

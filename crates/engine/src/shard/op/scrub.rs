@@ -24,7 +24,7 @@ use crate::geometry::column_set::Columns;
 use crate::mem::buffer::Buf;
 use crate::proto::*;
 use crate::shard::Shard;
-use crate::shard::op::{Put, StripeOp};
+use crate::shard::op::{InPlace, Put, StripeOp};
 use crate::stripe::write_plan::available;
 
 /// A piece of a stripe in which strips do not agree.
@@ -39,12 +39,12 @@ pub(crate) struct Found {
 
 impl Shard {
     /// The strips of a stripe were read: judges them.
-    pub(crate) fn compute_scrub(&mut self, key: usize, mode: ScrubMode) {
+    pub(crate) fn compute_scrub(&mut self, key: usize, mode: ScrubMode, lost: Columns) {
         let width = self.width(self.ops[key].stripe);
         let mut op = self.ops.take(key);
-        let whole = op.lost.is_empty();
+        let whole = lost.is_empty();
         if !(whole && self.agree(&op)) {
-            let present = available(width, op.lost);
+            let present = available(width, lost);
             let locator = self.code(op.stripe).locator(&present);
             self.judge(&mut op, &locator.expect("the plan read k columns at least"));
         }
@@ -56,15 +56,16 @@ impl Shard {
         }
         if lies && canary::hit(Canary::ScrubRewritesParity) {
             self.ops.put_back(key, op);
-            return self.compute_resync(key);
+            return self.compute_resync(key, lost);
         }
-        self.mend(&mut op);
+        self.mend(&mut op, lost);
         let puts = mended(&op, width).into_iter().map(|(column, lo, hi)| {
             let strip = op.columns[column].as_ref();
             let slice = strip.expect("read or decoded").part(lo, hi - lo);
             Put::of(column, lo as u64, slice)
         });
-        (op.puts, op.fua) = (puts.collect(), true);
+        let puts = puts.collect();
+        op.in_place = InPlace { puts, fua: true };
         self.ops.put_back(key, op);
         match lies {
             true => self.change_in_place(key),
@@ -118,12 +119,12 @@ impl Shard {
     }
 
     /// Puts the truth into the columns that were named, and into those that could not be read.
-    fn mend(&self, op: &mut StripeOp) {
-        self.mend_named(op, op.lost);
+    fn mend(&self, op: &mut StripeOp, lost: Columns) {
+        self.mend_named(op, lost);
         let clear = op.findings.iter().all(|found| !found.corrupt.is_empty());
         if clear && !op.heal.is_empty() {
             op.healed = op.heal;
-            let (lost, unreadable) = (op.lost, op.heal);
+            let unreadable = op.heal;
             self.decode_into(op, lost, unreadable);
         }
     }

@@ -25,9 +25,10 @@ pub(crate) struct Ops {
 }
 
 impl Ops {
-    pub(crate) fn insert(&mut self, stripe: StripeNo, work: Work) -> usize {
+    /// `k`: data columns of the stripe.
+    pub(crate) fn insert(&mut self, stripe: StripeNo, k: usize, work: Work) -> usize {
         let mut op = self.idle();
-        op.begin(stripe, work);
+        op.begin(stripe, k, work);
         self.at_work.insert(op)
     }
 

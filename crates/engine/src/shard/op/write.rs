@@ -15,9 +15,9 @@ use crate::mem::buffer::{Buf, Slice};
 use crate::mem::list::{Brief, List, listed};
 use crate::proto::*;
 use crate::shard::Shard;
-use crate::shard::op::kind::Kind;
+use crate::shard::op::kind::{Coverages, Kind, WriteOp};
 use crate::shard::op::work::WritePiece;
-use crate::shard::op::{Put, StripeOp};
+use crate::shard::op::{InPlace, Plan, Put, StripeOp};
 use crate::stripe::log_records::{NewContent, Written};
 use crate::stripe::write_plan::{Coverage, Facts, WritePlan};
 use crate::stripe::write_plan::{Extra, Planned};
@@ -27,26 +27,23 @@ impl Shard {
     pub(crate) fn plan_write(
         &self,
         op: &StripeOp,
-        pieces: &[WritePiece],
+        write: &WriteOp,
         lost: Columns,
+        parity: Columns,
     ) -> Option<Planned> {
         let (lo, hi) = (op.lo, op.hi);
         let Shape { width, k, .. } = self.shape(op.stripe);
         if self.lost_beyond(op.stripe) {
             return None;
         }
-        let coverage = coverage(k, pieces);
+        let coverage = &write.coverage;
         let trusted = self.trusted(op.stripe, lost);
         let geometry = &self.geometry;
-        let mut parity = Columns::default();
-        for c in (k..width).filter(|&c| self.has_target(op.stripe, c)) {
-            parity.add(c);
-        }
         let facts = Facts {
             geometry,
             lo,
             hi,
-            coverage: &coverage,
+            coverage,
             lost,
             parity,
             trusted,
@@ -55,7 +52,7 @@ impl Shard {
         let plan = facts.choose()?;
         let mut wanted = facts.reads(plan);
         if plan == WritePlan::Decode {
-            let missing = missing_data(k, &coverage, lost, lo, hi);
+            let missing = missing_data(k, coverage, lost, lo, hi);
             let decoder = self.decoder(op.stripe, lost, missing)?;
             decoder.sources().iter().for_each(|&c| wanted.add(c));
         }
@@ -82,27 +79,27 @@ impl Shard {
         Some((plan, reads, extra))
     }
 
-    pub(crate) fn compute_write(&mut self, key: usize) {
+    pub(crate) fn compute_write(&mut self, key: usize, plan: &Plan) {
         let mut op = self.ops.take(key);
         let Kind::Write(write) = &mut op.kind else {
             unreachable!("only for writes")
         };
         let all_pieces = std::mem::take(&mut write.asked.pieces);
+        let coverage = std::mem::take(&mut write.coverage);
         let pieces = &all_pieces[..];
         let (k, lo, hi) = (self.shape(op.stripe).k, op.lo, op.hi);
-        let coverage = coverage(k, pieces);
-        op.fua = self.must_last(op.stripe, pieces);
-        if op.plan == WritePlan::Decode {
-            let (lost, missing) = (op.lost, missing_data(k, &coverage, op.lost, lo, hi));
-            self.decode_into(&mut op, lost, missing);
+        op.in_place.fua = self.must_last(op.stripe, pieces);
+        if plan.how == WritePlan::Decode {
+            let missing = missing_data(k, &coverage, plan.lost, lo, hi);
+            self.decode_into(&mut op, plan.lost, missing);
         }
-        let new = new_data(&mut op, &coverage, pieces);
+        let new = new_data(&mut op, plan.how, &coverage, pieces);
         let rows: Rows = (0..self.geometry.m)
-            .filter(|&j| self.has_target(op.stripe, k + j) && op.parity.has(k + j))
+            .filter(|&j| self.has_target(op.stripe, k + j) && plan.parity.has(k + j))
             .collect();
         let solid = coverage.iter().flatten().all(|v| v.solid);
-        let Parities { parity, syndromes } = self.new_parity(&mut op, &rows, &new, solid);
-        let mut puts = std::mem::take(&mut op.puts);
+        let Parities { parity, syndromes } = self.new_parity(&mut op, plan, &rows, &new, solid);
+        let mut puts = std::mem::take(&mut op.in_place.puts);
         for (c, new) in new.iter().enumerate() {
             self.put_data(&mut op, &mut puts, (c, new, coverage[c]), pieces);
         }
@@ -110,14 +107,14 @@ impl Shard {
         healed.for_each(|&j| op.healed.add(k + j));
         let put = |(&j, slice): (&usize, &Slice)| Put::of(k + j, lo, slice.clone());
         puts.extend(rows.iter().zip(&parity).map(put));
-        let new = op.logging.then(|| {
+        let new = plan.logging.then(|| {
             let written = written_data(&coverage, pieces, &new);
             self.new_content(&mut op, &rows, written, &parity, syndromes)
         });
         if let Kind::Write(write) = &mut op.kind {
-            write.asked.pieces = all_pieces;
+            (write.asked.pieces, write.coverage) = (all_pieces, coverage);
         }
-        op.puts = puts;
+        op.in_place.puts = puts;
         self.ops.put_back(key, op);
         self.carry_out(key, new);
     }
@@ -276,6 +273,7 @@ impl Shard {
     fn new_parity(
         &self,
         op: &mut StripeOp,
+        plan: &Plan,
         rows: &[usize],
         new: &[NewData],
         solid: bool,
@@ -284,13 +282,13 @@ impl Shard {
         if rows.is_empty() {
             return Parities::default();
         }
-        if op.plan == WritePlan::ReadModifyWrite {
+        if plan.how == WritePlan::ReadModifyWrite {
             let mut old = |j: usize| op.columns[k + j].take();
             let parity: List<Slice, 3> = rows
                 .iter()
                 .map(|&j| old(j).expect("the plan reads every live parity"))
                 .collect();
-            return match op.logging && solid {
+            return match plan.logging && solid {
                 true => self.parity_by_syndrome(op, rows, new, parity),
                 false => Parities {
                     parity: self.parity_by_difference(op, rows, new, parity),
@@ -400,7 +398,7 @@ impl Shard {
     }
 
     /// Zeroes on every column: parity of zeros is zero.
-    pub(crate) fn compute_zero(&mut self, key: usize, fua: bool) {
+    pub(crate) fn compute_zero(&mut self, key: usize, fua: bool, plan: &Plan) {
         let op = &self.ops[key];
         let Shape { width, k, .. } = self.shape(op.stripe);
         let (lo, len) = (op.lo, op.hi - op.lo);
@@ -415,7 +413,7 @@ impl Shard {
             return;
         }
         let zeros = || Slice::new(self.zeros.clone(), 0, len as usize);
-        let new = op.logging.then(|| NewContent {
+        let new = plan.logging.then(|| NewContent {
             data: (0..k).map(|c| (c, lo, zeros())).collect(),
             parity: (0..self.geometry.m).map(|_| Some(zeros())).collect(),
             syndromes: (0..self.geometry.m).map(|_| None).collect(),
@@ -432,7 +430,7 @@ impl Shard {
         };
         let puts = (0..columns).map(put).collect();
         let op = &mut self.ops[key];
-        (op.puts, op.fua) = (puts, fua);
+        op.in_place = InPlace { puts, fua };
         self.carry_out(key, new);
     }
 }
@@ -457,10 +455,11 @@ struct Parities {
 /// over the run.
 fn new_data(
     op: &mut StripeOp,
+    how: WritePlan,
     coverage: &[Option<Coverage>],
     pieces: &[WritePiece],
 ) -> List<NewData, 8> {
-    let whole = matches!(op.plan, WritePlan::ReconstructWrite | WritePlan::Decode);
+    let whole = matches!(how, WritePlan::ReconstructWrite | WritePlan::Decode);
     let (lo, hi) = (op.lo, op.hi);
     let content = |(c, v): (usize, &Option<Coverage>)| {
         let v = (*v)?;
@@ -489,8 +488,8 @@ fn written_data(coverage: &[Option<Coverage>], pieces: &[WritePiece], new: &[New
 }
 
 /// What is written for each data column, in the order of the pieces.
-fn coverage(k: usize, pieces: &[WritePiece]) -> List<Option<Coverage>, 16> {
-    let mut all: List<Option<Coverage>, 16> = (0..k).map(|_| None).collect();
+pub(crate) fn coverage(k: usize, pieces: &[WritePiece]) -> Coverages {
+    let mut all: Coverages = (0..k).map(|_| None).collect();
     if let [only] = pieces {
         all[only.column] = Some(Coverage {
             lo: only.lo,

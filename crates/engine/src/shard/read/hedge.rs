@@ -286,7 +286,8 @@ impl Shard {
         let avoid = vec![(read.source, read.device)];
         let work = read.computed(avoid).racing(racing);
         if canary::hit(Canary::HedgeOutOfOrder) {
-            let op = self.ops.insert(read.stripe, work);
+            let k = self.shape(read.stripe).k;
+            let op = self.ops.insert(read.stripe, k, work);
             return self.start_op(op);
         }
         self.enqueue(read.stripe, work);
