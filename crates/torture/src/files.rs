@@ -13,6 +13,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use strake_format::Layout;
 use strake_sim::prng::Prng;
 
 use crate::child::Seen;
@@ -258,7 +259,9 @@ impl Files {
         for path in self.doubt(slot) {
             let file = File::options().write(true).open(&path)?;
             let len = file.metadata()?.len();
-            file.set_len(rng.range(8192, len - 8192) / 4096 * 4096)?;
+            // Behind the last superblock there is nothing to lose.
+            let [_, last] = Layout::superblock_offsets(len);
+            file.set_len(rng.range(8192, last) / 4096 * 4096)?;
             file.set_len(len)?;
             self.past.insert(path);
         }
