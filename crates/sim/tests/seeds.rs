@@ -19,6 +19,23 @@ fn the_same_seed_has_the_same_trace_whatever_ran_before() {
     assert_eq!(forwards, backwards);
 }
 
+/// They found faults of the engine that no scenario shows: a read that was parked, by the answer to
+/// a question of its own, was answered twice when the array failed.
+#[test]
+fn seeds_that_found_faults_fail_no_more() {
+    for seed in [8200002475] {
+        let outcome = run(&Run {
+            seed,
+            ..Run::default()
+        });
+        assert!(
+            outcome.failure.is_none(),
+            "seed {seed}: {:?}",
+            outcome.failure
+        );
+    }
+}
+
 #[test]
 fn threads_do_not_change_the_trace_of_many_seeds() {
     let one = run_many(&Run::default(), 1, 30, 1, usize::MAX);

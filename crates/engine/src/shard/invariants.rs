@@ -187,7 +187,8 @@ impl Shard {
             let starved = self.starved.iter().any(starves);
             waiting += usize::from(parked) + usize::from(gated) + usize::from(starved);
             let comes = match phase {
-                _ if parked => !gated && !starved && pending == 0,
+                _ if parked => matches!(phase, Phase::Parked) && !gated && pending == 0,
+                Phase::Parked => false,
                 Phase::Gate | Phase::HasRead(_) => gated && pending == 0,
                 Phase::Buffers(_) => starved && pending == 0,
                 Phase::Reading { .. } | Phase::Logging(_) | Phase::Writing { .. } => pending > 0,

@@ -52,6 +52,8 @@ listed!(Buf);
 #[derive(Debug)]
 pub(crate) enum Phase {
     Gate,
+    /// A read that cannot be computed waits until its region is given back, or trusted again.
+    Parked,
     /// Has read, and waits until its region is open.
     HasRead(Plan),
     /// Waits for buffers, or has just got them.
@@ -565,7 +567,11 @@ impl Shard {
         let op = &mut self.ops[key];
         op.drop_buffers();
         let (stripe, reads) = (op.stripe, op.kind.is_read());
-        reads && self.park(key, self.region(stripe))
+        let parks = reads && self.park(key, self.region(stripe));
+        if parks {
+            self.ops[key].phase = Phase::Parked;
+        }
+        parks
     }
 
     /// Some member holds this column.
