@@ -12,9 +12,9 @@
 
 use crate::geometry::Geometry;
 use crate::shard::log_writer::Flight;
-use crate::shard::op::kind::Kind;
+use crate::shard::op::kind::{Kind, Logging, Phase};
 use crate::shard::op::work::{ReadWork, Work, WorkKind, WriteWork};
-use crate::shard::op::{CountsAs, Logging, Phase, StripeOp};
+use crate::shard::op::{CountsAs, StripeOp};
 use crate::shard::{IoFor, Shard, Starved};
 use crate::units::RegionNo;
 
@@ -382,7 +382,7 @@ mod tests {
     use crate::geometry::block_set::BadBlocks;
     use crate::mem::buffer::{Buf, Pool, Slice};
     use crate::proto::*;
-    use crate::shard::op::Answer;
+    use crate::shard::op::kind::Answer;
     use crate::stats::device_latency::HedgeRules;
     use crate::units::*;
 

@@ -13,8 +13,8 @@
 use crate::canary::{self, Canary};
 use crate::proto::*;
 use crate::shard::Shard;
-use crate::shard::op::kind::Kind;
-use crate::shard::op::{CountsAs, Phase, StripeOp};
+use crate::shard::op::kind::{Kind, Phase};
+use crate::shard::op::{CountsAs, StripeOp};
 use crate::units::*;
 
 /// One region, as a shard sees it.

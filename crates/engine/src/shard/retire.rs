@@ -23,7 +23,7 @@ use std::ops::Range;
 use crate::canary::{self, Canary};
 use crate::proto::*;
 use crate::shard::Shard;
-use crate::shard::op::Phase;
+use crate::shard::op::kind::Phase;
 
 /// An operation that waits until records are retired.
 pub(crate) struct Retiring {

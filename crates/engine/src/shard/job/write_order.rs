@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::proto::{ShardOutput, StepKind, WriteToken};
-use crate::shard::op::Phase;
+use crate::shard::op::kind::Phase;
 use crate::shard::{Shard, Starved};
 use crate::units::{ShardNo, StripeNo, Time};
 

@@ -1,5 +1,5 @@
 //! Stripe operations: one enum for what is done ([`kind::Kind`]), one for how far it has come
-//! ([`Phase`]). Each has what is known only there.
+//! ([`kind::Phase`]). Each has what is known only there.
 //!
 //! Order of a write (each step waits for the one before):
 //! 1. *gate*: the region is open, so Dirty is durable on the members; where it is about to be, 2
@@ -36,7 +36,7 @@ use crate::geometry::column_set::Columns;
 use crate::mem::buffer::{Buf, Slice};
 use crate::mem::list::{List, listed};
 use crate::proto::*;
-use crate::shard::op::kind::Kind;
+use crate::shard::op::kind::{Kind, Logging, Phase, Plan, ReadFor, Wanted};
 use crate::shard::op::narrow::Narrow;
 use crate::shard::op::salvage::Salvage;
 use crate::shard::op::scrub::Found;
@@ -47,114 +47,6 @@ use crate::stripe::write_plan::{Extra, Reads, WritePlan};
 use crate::units::*;
 
 listed!(Buf);
-
-/// How far an operation has come, with what is known only there.
-#[derive(Debug)]
-pub(crate) enum Phase {
-    Gate,
-    /// A read that cannot be computed waits until its region is given back, or trusted again.
-    Parked,
-    /// Has read, and waits until its region is open.
-    HasRead(Plan),
-    /// Waits for buffers, or has just got them.
-    Buffers(Wanted),
-    Reading {
-        /// Columns that are read, over which part of the strip.
-        reads: Reads,
-        reads_for: ReadFor,
-        /// One of them could not be read: the plan is made anew.
-        failed: bool,
-    },
-    /// Of a rebuild: what lies before it is not written yet.
-    AwaitToken(Plan),
-    /// Records are on their way to the logs.
-    Logging(Logging),
-    /// A record failed: waits until the view has none of the devices; then the plan is made anew.
-    LogView(Logging),
-    Writing {
-        /// Devices that failed a write.
-        failed: Vec<DeviceId>,
-    },
-    /// A write failed: waits until the view has none of these devices.
-    View {
-        failed: Vec<DeviceId>,
-    },
-    /// Waits for an answer of the array.
-    List(Answer),
-    /// Waits until no record tells of what it is about to change.
-    Retiring,
-}
-
-impl Phase {
-    /// It writes, and nothing has failed.
-    pub(crate) fn writing() -> Phase {
-        Phase::Writing { failed: Vec::new() }
-    }
-
-    /// It waits at the gate of its region, or has not begun.
-    pub(crate) fn at_gate(&self) -> bool {
-        matches!(self, Phase::Gate | Phase::HasRead(_))
-    }
-
-    /// What was planned, once all that the plan reads has come.
-    pub(crate) fn plan(&self) -> Plan {
-        match self {
-            Phase::Reading {
-                reads_for: ReadFor::Plan(plan),
-                ..
-            }
-            | Phase::HasRead(plan)
-            | Phase::AwaitToken(plan) => *plan,
-            _ => unreachable!("what is computed was planned and read"),
-        }
-    }
-
-    /// It waits until records are retired.
-    pub(crate) fn retires(&self) -> bool {
-        matches!(self, Phase::Retiring)
-    }
-}
-
-/// What an operation wants to read, and buffers beyond those of the reads.
-#[derive(Debug)]
-pub(crate) struct Wanted {
-    reads: Reads,
-    extra: Extra,
-    reads_for: ReadFor,
-}
-
-/// What an operation reads for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ReadFor {
-    Plan(Plan),
-    /// What of columns that had a media error can be read.
-    Narrow,
-    /// What of its run can be read, block by block.
-    Salvage,
-}
-
-/// How an operation is carried out, and what it was planned by.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
-    pub(crate) how: WritePlan,
-    /// The view then.
-    pub(crate) view: u64,
-    /// Columns that could not be read.
-    pub(crate) lost: Columns,
-    /// Parity columns that had a member.
-    pub(crate) parity: Columns,
-    /// Writes are logged.
-    pub(crate) logging: bool,
-}
-
-/// Records on their way.
-#[derive(Debug, Default)]
-pub(crate) struct Logging {
-    /// Columns that had a member when the records were made.
-    held: Columns,
-    /// Devices that failed to take them.
-    pub(crate) failed: Vec<DeviceId>,
-}
 
 /// As what an operation is counted in its region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,22 +59,10 @@ pub(crate) enum CountsAs {
     Writer,
 }
 
-/// What an operation waits for from the array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// Whether a member is out; then it is planned anew.
-    Verdict,
-    /// What is lost is durably on the list of unreadable blocks; then something else is written
-    /// there.
-    Listed,
-    /// What was written has durably left the list; then it is over.
-    Unlisted,
-}
-
 /// What an operation reads once more of what it could not read.
 pub(crate) enum Again {
     Nothing,
-    /// Columns that had a media error, in parts: what came of that, for the plan and what is computed.
+    /// Columns that had a media error, in parts: what came of that.
     Narrow(Box<Narrow>),
     /// Its run, block by block.
     Salvage(Box<Salvage>),

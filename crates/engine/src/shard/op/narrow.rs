@@ -20,7 +20,8 @@ use crate::canary::{self, Canary};
 use crate::geometry::column_set::Columns;
 use crate::mem::buffer::{Buf, Slice};
 use crate::shard::Shard;
-use crate::shard::op::{Again, ReadFor, StripeOp};
+use crate::shard::op::kind::ReadFor;
+use crate::shard::op::{Again, StripeOp};
 use crate::stripe::write_plan::{Extra, Reads};
 
 /// Part of a column's run.

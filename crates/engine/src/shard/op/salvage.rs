@@ -28,10 +28,10 @@ use crate::geometry::{Shape, StripPart};
 use crate::mem::buffer::Slice;
 use crate::proto::*;
 use crate::shard::Shard;
-use crate::shard::op::kind::Kind;
+use crate::shard::op::kind::{Answer, Kind, Phase, ReadFor};
 use crate::shard::op::scrub::Found;
 use crate::shard::op::work::{Bad, ReadPiece, Work};
-use crate::shard::op::{Again, Answer, Phase, ReadFor, StripeOp};
+use crate::shard::op::{Again, StripeOp};
 use crate::stripe::write_plan::{Extra, Reads};
 use crate::units::*;
 
