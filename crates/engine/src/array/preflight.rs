@@ -37,9 +37,7 @@ impl Array {
                 return device.map_or(Ok(()), |device| self.may_do_without(device));
             }
             Command::FailDevice(device) => {
-                if !self.members.contains_key(device) {
-                    return Err(CommandError::NoSuchMember);
-                }
+                self.are_members(std::slice::from_ref(device))?;
                 return self.may_do_without(*device);
             }
             Command::Emptied(devices) => return self.are_members(devices),

@@ -708,8 +708,8 @@ pub(crate) fn explain(e: &ExplainJson) -> String {
         text.push_str(
             "  its region is undecided: strips of it were rebuilt from others that do not agree, \
              and no scrub repairs anything there\n  strake scrub NAME says at which bytes; write \
-             these stripes anew as a whole (from a backup) and scrub again; or, where what is read \
-             is right, strake scrub NAME accept\n",
+             these stripes anew as a whole (from a backup) and scrub again; where what is read is \
+             right, or a member was rebuilt since, strake scrub NAME accept\n",
         );
     }
     let mut table = Table::new(&["KIND", "SLOT", "STATE", "DEVICE", "BYTE ON DEVICE"]);

@@ -126,10 +126,10 @@ impl Home {
             self.dir().path().display()
         );
         let failure = Failure::new(Code::DaemonRunning, found);
-        if self.service.all_running().is_empty() {
+        let arrays = self.service.all_running();
+        if arrays.is_empty() {
             return Look::Superfluous(failure);
         }
-        let arrays = self.service.all_running();
         let arrays: Vec<String> = arrays
             .iter()
             .map(|array| array.name().to_string())
