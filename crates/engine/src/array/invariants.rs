@@ -70,7 +70,7 @@ impl Array {
             pages: vec![0; self.map.pages.len()],
             ..InFlight::default()
         };
-        for (_, purpose) in &self.ios {
+        for purpose in self.out.in_flight() {
             match purpose {
                 Purpose::Superblock { .. } => all.superblocks += 1,
                 Purpose::Unreadable { .. } => all.lists += 1,
@@ -84,14 +84,17 @@ impl Array {
 
     /// A device has one place, and each is known.
     fn check_places(&self) -> Result<(), String> {
-        let slots = self.slots.iter();
+        let slots = self.table.slots.iter();
         let held = slots.flat_map(|slot| [slot.current, slot.incoming, slot.outgoing]);
-        let mut places: Vec<DeviceId> = held.flatten().chain(self.spares.iter().copied()).collect();
+        let mut places: Vec<DeviceId> = held
+            .flatten()
+            .chain(self.table.spares.iter().copied())
+            .collect();
         places.sort_unstable();
         if let Some(twice) = places.windows(2).find(|two| two[0] == two[1]) {
             return Err(format!("device {} has two places", twice[0].0));
         }
-        let known: Vec<DeviceId> = self.members.keys().copied().collect();
+        let known: Vec<DeviceId> = self.table.devices.keys().copied().collect();
         ensure!(
             places == known,
             "devices {places:?} have places, and {known:?} are members"
@@ -101,8 +104,8 @@ impl Array {
 
     /// The superblock's table says what the slots hold, and the level survives what is missing.
     fn check_slots(&self) -> Result<(), String> {
-        let uuid = |device: &DeviceId| self.members[device].member;
-        for (at, (slot, record)) in self.slots.iter().zip(&self.sb.slots).enumerate() {
+        let uuid = |device: &DeviceId| self.table.devices[device].member;
+        for (at, (slot, record)) in self.table.slots.iter().zip(&self.table.records).enumerate() {
             let (state, member) = (record.state, record.member);
             let agrees = match (slot.current, slot.incoming) {
                 (Some(current), _) => state == SlotState::InSync && member == uuid(&current),
@@ -123,17 +126,17 @@ impl Array {
                 "slot {at} has {rebuilt} rows rebuilt and {flushed} of them durable on {:?}",
                 slot.incoming
             );
-            let lost = self.lost_in_group(Slot(at as u8));
+            let lost = self.table.lost_in_group(&self.geometry, Slot(at as u8));
             ensure!(
                 lost <= self.geometry.m,
                 "the array serves, and the group of slot {at} lacks {lost} members"
             );
         }
         let replaces = |slot: &super::SlotUse| slot.incoming.filter(|_| slot.current.is_some());
-        let spares = self.slots.iter().filter_map(replaces);
-        let spares = spares.chain(self.spares.iter().copied());
+        let spares = self.table.slots.iter().filter_map(replaces);
+        let spares = spares.chain(self.table.spares.iter().copied());
         let mut spares: Vec<MemberUuid> = spares.map(|device| uuid(&device)).collect();
-        let mut table = self.sb.spares.clone();
+        let mut table = self.table.listed.clone();
         spares.sort_unstable_by_key(|member| member.0);
         table.sort_unstable_by_key(|member| member.0);
         ensure!(
@@ -146,7 +149,7 @@ impl Array {
     /// No view is published that is not durable: a member that view and slots call in sync is so by
     /// the last durable table, and one that is out by both is out by that.
     fn check_view(&self) -> Result<(), String> {
-        for (at, (slot, shown)) in self.slots.iter().zip(&self.view.slots).enumerate() {
+        for (at, (slot, shown)) in self.table.slots.iter().zip(&self.view.slots).enumerate() {
             let shown = shown.current.map(|shown| shown.device);
             if shown != slot.current {
                 ensure!(
@@ -295,18 +298,18 @@ mod tests {
 
     #[test]
     fn tables_of_the_membership_that_differ_are_named() {
-        let text = broken(|array| array.slots[1].current = None);
+        let text = broken(|array| array.table.slots[1].current = None);
         assert!(text.contains("members"), "{text}");
-        let text = broken(|array| array.sb.slots[2].state = SlotState::Missing);
+        let text = broken(|array| array.table.records[2].state = SlotState::Missing);
         assert!(text.contains("slot 2 has Some"), "{text}");
-        let text = broken(|array| array.slots[0].flushed = Row(3));
+        let text = broken(|array| array.table.slots[0].flushed = Row(3));
         assert!(
             text.contains("0 rows rebuilt and 3 of them durable"),
             "{text}"
         );
-        let text = broken(|array| array.spares.push(DeviceId(0)));
+        let text = broken(|array| array.table.spares.push(DeviceId(0)));
         assert!(text.contains("device 0 has two places"), "{text}");
-        let text = broken(|array| array.sb.spares.clear());
+        let text = broken(|array| array.table.listed.clear());
         assert!(text.contains("spares are"), "{text}");
     }
 
@@ -348,7 +351,7 @@ mod tests {
         array.command(Time(2), CommandId(1), fail);
         rest(&mut array, |kind| matches!(kind, IoKind::Write { .. }));
         assert_eq!(array.invariants(), Ok(()));
-        array.ios.clear();
+        array.out = crate::array::Outbox::new(1, 0);
         let text = array.invariants().expect_err("nothing is in flight");
         assert!(
             text.contains("writes of superblocks are waited for, and 0"),

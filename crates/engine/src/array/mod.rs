@@ -19,25 +19,27 @@ mod invariants;
 pub(crate) mod jobs;
 pub(crate) mod members;
 pub(crate) mod metadata;
+mod outbox;
 mod preflight;
 pub(crate) mod read_lease;
 pub(crate) mod regions;
 pub(crate) mod reshape;
 pub(crate) mod start;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use slab::Slab;
 use strake_format::*;
 
 use crate::array::jobs::Jobs;
 use crate::array::jobs::zeroing::Init;
 use crate::array::members::deadlines::Overdue;
 use crate::array::members::slow::Watch;
+use crate::array::members::table::Table;
 use crate::array::metadata::bad_blocks::Unreadable;
 use crate::array::metadata::log_coverage::LogCoverage;
 use crate::array::metadata::superblocks::{Persist, SuperblockWaiter};
+use crate::array::outbox::Outbox;
 use crate::array::read_lease::LeaseState;
 use crate::array::regions::Map;
 use crate::array::reshape::migrate::{Move, MoveIo};
@@ -224,11 +226,9 @@ pub struct Array {
     geometry: Arc<Geometry>,
     shards: u16,
     stage: Stage,
-    /// The table and settings as they shall be on the members.
+    /// Settings and progress as they shall be on the members; what is in the table is not in it.
     sb: Superblock,
-    members: BTreeMap<DeviceId, Member>,
-    slots: Vec<SlotUse>,
-    spares: Vec<DeviceId>,
+    table: Table,
     view: Arc<View>,
     persist: Persist,
     map: Map,
@@ -237,9 +237,7 @@ pub struct Array {
     unreadable: Unreadable,
     jobs: Jobs,
     lease: LeaseState,
-    ios: Slab<Purpose>,
-    out: VecDeque<ArrayOutput>,
-    now: Time,
+    out: Outbox,
     shown: ArrayState,
     stop: Option<CommandId>,
     unclean: bool,
@@ -253,8 +251,6 @@ pub struct Array {
     moving: Move,
     init: Init,
     resumed: Option<Resumed>,
-    /// Devices that have no slot yet and get the map and the list.
-    entering: Vec<DeviceId>,
     /// A spare can be had from elsewhere, for a member that has too many read errors.
     elsewhere: bool,
     /// Shards were made for another frontier than that of the first superblocks.
@@ -262,8 +258,6 @@ pub struct Array {
     /// Bytes of data that move at once, about.
     window_bytes: u64,
     hedging: HedgeRules,
-    /// What time of day it was when the driver said so last, seconds since 1970.
-    wall: (Time, u64),
 }
 
 impl Array {
@@ -283,8 +277,8 @@ impl Array {
 
     /// Begins: writes the superblocks; [`ArrayOutput::Started`] follows when they are durable.
     pub fn start(&mut self, now: Time) {
-        self.now = now;
-        self.wall.0 = now;
+        self.out.input_at(now);
+        self.out.start_wall(now);
         self.await_the_missing();
         self.resume_scrub();
         if self.resumed.is_some() {
@@ -318,8 +312,8 @@ impl Array {
 
     /// A member I/O of the array has finished.
     pub fn complete(&mut self, now: Time, completion: Completion) {
-        self.now = now;
-        let purpose = self.ios.remove(completion.io.0 as usize);
+        self.out.input_at(now);
+        let purpose = self.out.completed(completion.io);
         let device = match &purpose {
             Purpose::Superblock { device }
             | Purpose::MapPage { device, .. }
@@ -366,7 +360,7 @@ impl Array {
 
     /// A message from a shard.
     pub fn message(&mut self, now: Time, from: ShardNo, message: FromShard) {
-        self.now = now;
+        self.out.input_at(now);
         match message {
             FromShard::ViewApplied { version } => self.view_applied(from, version),
             FromShard::MemberError {
@@ -386,8 +380,8 @@ impl Array {
                     let row = Row(within / self.geometry.strip);
                     self.strip_was_built(self.geometry.region(row));
                 }
-                if let Some(slot) = self.slot_of(device) {
-                    self.event(EventKind::Repaired {
+                if let Some(slot) = self.table.slot_of(device) {
+                    self.out.event(EventKind::Repaired {
                         slot,
                         device,
                         offset,
@@ -447,7 +441,7 @@ impl Array {
     /// A user request that the router sends to the array (whole regions of discard or
     /// write-zeroes).
     pub fn submit(&mut self, now: Time, request: Request) {
-        self.now = now;
+        self.out.input_at(now);
         self.unmap_asked(request);
         self.converge();
     }
@@ -457,28 +451,28 @@ impl Array {
             return reshape.keep_unmap(request);
         }
         match (self.stage, &request.op) {
-            (Stage::Failed, _) => self.reply(request.id, Err(RequestError::Failed)),
+            (Stage::Failed, _) => self.out.reply(request.id, Err(RequestError::Failed)),
             (Stage::Serving, Op::Discard { offset, len } | Op::WriteZeroes { offset, len, .. })
                 if self.geometry.valid(*offset, *len) =>
             {
                 let (offset, len) = (*offset, *len);
                 self.unmap(request, offset, len);
             }
-            (Stage::Serving, _) => self.reply(request.id, Err(RequestError::Invalid)),
-            _ => self.reply(request.id, Err(RequestError::Stopping)),
+            (Stage::Serving, _) => self.out.reply(request.id, Err(RequestError::Invalid)),
+            _ => self.out.reply(request.id, Err(RequestError::Stopping)),
         }
     }
 
     /// The runtime saw a device vanish.
     pub fn device_gone(&mut self, now: Time, device: DeviceId) {
-        self.now = now;
+        self.out.input_at(now);
         self.member_out(device, OutCause::Gone);
         self.converge();
     }
 
     /// Time has passed (call at [`Array::deadline`] or later).
     pub fn tick(&mut self, now: Time) {
-        self.now = now;
+        self.out.input_at(now);
         self.judge_overdue();
         if self.sweep_at().is_some_and(|at| at <= now) {
             self.sweep();
@@ -489,13 +483,7 @@ impl Array {
     /// The time of day, seconds since 1970. The driver gives it before other inputs: a clock may be
     /// set at any time, forwards or backwards, and goes on while the machine is suspended.
     pub fn wall_clock(&mut self, now: Time, unix_s: u64) {
-        self.wall = (now, unix_s);
-    }
-
-    /// The time of day, seconds since 1970.
-    pub(crate) fn unix_s(&self) -> u64 {
-        let (told, unix_s) = self.wall;
-        unix_s.saturating_add(self.now.since(told) / 1_000_000_000)
+        self.out.set_wall(now, unix_s);
     }
 
     /// When `tick` wants to be called.
@@ -524,7 +512,7 @@ impl Array {
 
     /// The next effect.
     pub fn poll(&mut self) -> Option<ArrayOutput> {
-        self.out.pop_front()
+        self.out.poll()
     }
 
     /// The stripe log is being replayed: nothing is served yet.
@@ -542,6 +530,11 @@ impl Array {
     pub fn moves_by_copy(&self) -> bool {
         let change = self.reshape.as_ref().map(|reshape| &reshape.change);
         matches!(change, Some(Change::Window(window)) if window.is_copied())
+    }
+
+    /// The superblock as it shall be on the members.
+    pub(crate) fn superblock(&self) -> Superblock {
+        self.table.fill(&self.sb)
     }
 
     /// State of a region.
@@ -583,7 +576,7 @@ impl Array {
         self.drive_lease();
         let state = self.state();
         if state != self.shown {
-            self.event(EventKind::State {
+            self.out.event(EventKind::State {
                 from: self.shown,
                 to: state,
             });
@@ -591,77 +584,20 @@ impl Array {
         }
     }
 
-    // ---- small things ------------------------------------------------------------------------
-
-    pub(crate) fn io(&mut self, device: DeviceId, purpose: Purpose, kind: IoKind) {
-        let io = IoId(self.ios.insert(purpose) as u64);
-        self.out
-            .push_back(ArrayOutput::Io(MemberIo { io, device, kind }));
-    }
-
-    pub(crate) fn event(&mut self, kind: EventKind) {
-        self.out.push_back(ArrayOutput::Event(Event {
-            time: self.now,
-            kind,
-        }));
-    }
-
-    pub(crate) fn reply(&mut self, id: RequestId, result: Result<(), RequestError>) {
-        let result = result.map(|()| Slices::new());
-        self.out.push_back(ArrayOutput::Reply(Reply { id, result }));
-    }
-
-    pub(crate) fn done(&mut self, id: CommandId, result: Result<Changed, CommandError>) {
-        self.out.push_back(ArrayOutput::Done { id, result });
-    }
-
-    pub(crate) fn tell_all(&mut self, message: &ToShard) {
-        for shard in 0..self.shards {
-            self.out
-                .push_back(ArrayOutput::Message(ShardNo(shard), message.clone()));
-        }
-    }
-
-    /// Devices that carry data and metadata of the array: in sync, being rebuilt, and replaced but
-    /// not durably so.
-    pub(crate) fn live(&self) -> Vec<DeviceId> {
-        self.slots
-            .iter()
-            .flat_map(|s| [s.current, s.incoming, s.outgoing])
-            .flatten()
-            .chain(self.entering.iter().copied())
-            .collect()
-    }
-
-    pub(crate) fn slot_of(&self, device: DeviceId) -> Option<Slot> {
-        let holds = |s: &SlotUse| s.current == Some(device) || s.incoming == Some(device);
-        self.slots.iter().position(holds).map(|at| Slot(at as u8))
-    }
-
-    /// Slots of the group of `slot` that have no member in sync: of the worse one while data moves
-    /// to other groups.
-    pub(crate) fn lost_in_group(&self, slot: Slot) -> usize {
-        let groups = self.geometry.neighbours();
-        let groups = groups.filter(|group| group.contains(&slot.index()));
-        let lost = |group: std::ops::Range<usize>| {
-            let slots = &self.slots[group];
-            slots.iter().filter(|s| s.current.is_none()).count()
-        };
-        groups.map(lost).max().unwrap_or(0)
-    }
-
     pub(crate) fn state(&self) -> ArrayState {
         match self.stage {
             Stage::Failed => ArrayState::Failed,
             Stage::Stopped => ArrayState::Stopped,
-            _ if (0..self.slots.len()).all(|at| self.durably_in_sync(at)) => ArrayState::Optimal,
+            _ if (0..self.table.slots.len()).all(|at| self.durably_in_sync(at)) => {
+                ArrayState::Optimal
+            }
             _ => ArrayState::Degraded,
         }
     }
 
     pub(crate) fn make_view(&self, version: u64) -> View {
         let device_view = |device: DeviceId| {
-            let member = &self.members[&device];
+            let member = &self.table.devices[&device];
             DeviceView {
                 device,
                 data_offset: member.layout.data_offset,
@@ -671,6 +607,7 @@ impl Array {
             }
         };
         let slots = self
+            .table
             .slots
             .iter()
             .map(|slot| SlotView {
@@ -692,7 +629,11 @@ impl Array {
             logging: self.logging(),
             log_from: self.log_coverage.log_from,
             hedging: self.sb.settings.hedged_reads,
-            dma: self.live().iter().all(|d| self.members[d].info.dma),
+            dma: self
+                .table
+                .live()
+                .iter()
+                .all(|d| self.table.devices[d].info.dma),
         }
     }
 
@@ -712,26 +653,28 @@ impl Array {
         }
         if resplit {
             self.out
-                .push_back(ArrayOutput::Reshaped(Arc::clone(&self.geometry)));
-            self.tell_all(&ToShard::Reshape(Box::new(self.setup())));
+                .push(ArrayOutput::Reshaped(Arc::clone(&self.geometry)));
+            self.out
+                .message_all(&ToShard::Reshape(Box::new(self.setup())));
         } else if tells {
             self.shape_told(view.version);
-            self.tell_all(&ToShard::Reshape(Box::new(self.setup())));
+            self.out
+                .message_all(&ToShard::Reshape(Box::new(self.setup())));
         } else {
-            self.tell_all(&ToShard::View(view));
+            self.out.message_all(&ToShard::View(view));
         }
         self.write_pages();
     }
 
     /// Everything that `show` tells, as of the last input.
     pub fn status(&self) -> Status {
-        self.status_at(self.now)
+        self.status_at(self.out.now())
     }
 
     /// The same at another time.
     pub fn status_at(&self, now: Time) -> Status {
         let mut members: Vec<MemberStatus> = Vec::new();
-        for (at, (slot, record)) in self.slots.iter().zip(&self.sb.slots).enumerate() {
+        for (at, (slot, record)) in self.table.slots.iter().zip(&self.table.records).enumerate() {
             let device = slot.current.or(slot.incoming);
             let state = match (slot.current, slot.incoming, record.state) {
                 (Some(_), _, _) if self.durably_in_sync(at) => MemberState::InSync,
@@ -741,7 +684,7 @@ impl Array {
                 _ => MemberState::Missing,
             };
             let status = self.member_status(Some(Slot(at as u8)), device, record.member, state);
-            let (none, may) = (self.spares.is_empty(), !self.jobs.paused);
+            let (none, may) = (self.table.spares.is_empty(), !self.jobs.paused);
             let due = self.spare_due(at);
             let waited = due.is_none_or(|due| due <= now);
             let vacant = device.is_none() && self.stage == Stage::Serving && self.reshape.is_none();
@@ -752,17 +695,17 @@ impl Array {
                 ..status
             });
             if let (Some(_), Some(incoming)) = (slot.current, slot.incoming) {
-                let uuid = self.members[&incoming].member;
+                let uuid = self.table.devices[&incoming].member;
                 let state = MemberState::Rebuilding;
                 members.push(self.member_status(Some(Slot(at as u8)), Some(incoming), uuid, state));
             }
         }
-        for &spare in &self.spares {
-            let uuid = self.members[&spare].member;
+        for &spare in &self.table.spares {
+            let uuid = self.table.devices[&spare].member;
             members.push(self.member_status(None, Some(spare), uuid, MemberState::Spare));
         }
         Status {
-            superblock: self.sb.clone(),
+            superblock: self.superblock(),
             state: self.state(),
             size_bytes: self.geometry.size(),
             unwritten_bytes: self.map.unwritten_bytes(&self.geometry),
@@ -782,8 +725,8 @@ impl Array {
         member: MemberUuid,
         state: MemberState,
     ) -> MemberStatus {
-        let found = device.and_then(|d| self.members.get(&d));
-        let lost = slot.map(|s| &self.slots[usize::from(s.0)]);
+        let found = device.and_then(|d| self.table.devices.get(&d));
+        let lost = slot.map(|s| &self.table.slots[usize::from(s.0)]);
         let counts = found.map(|m| m.counts).or(lost.map(|s| s.counts));
         let counts = counts.unwrap_or_default();
         MemberStatus {

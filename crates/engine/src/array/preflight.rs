@@ -62,13 +62,16 @@ impl Array {
                 _ => Ok(()),
             },
             Command::Remove(MemberRef::Device(device)) => {
-                match (self.spares.contains(device), self.slot_of(*device)) {
+                match (
+                    self.table.spares.contains(device),
+                    self.table.slot_of(*device),
+                ) {
                     (true, _) => Ok(()),
                     (false, Some(_)) => Err(CommandError::InUse),
                     (false, None) => Err(CommandError::NoSuchMember),
                 }
             }
-            Command::Add(new) if self.members.contains_key(&new.device) => Ok(()),
+            Command::Add(new) if self.table.devices.contains_key(&new.device) => Ok(()),
             Command::Add(new) => self.may_take(new),
             Command::Replace(slot, new) => match self.place(*slot)?.incoming {
                 Some(_) => Err(CommandError::Rebuilding),
@@ -79,14 +82,14 @@ impl Array {
                 match (place.incoming, place.current) {
                     (Some(_), _) => Err(CommandError::Rebuilding),
                     (None, None) => Err(CommandError::NothingToReplace),
-                    _ if !self.spares.contains(spare) => Err(CommandError::NoSuchMember),
+                    _ if !self.table.spares.contains(spare) => Err(CommandError::NoSuchMember),
                     _ => Ok(()),
                 }
             }
             Command::Set(setting) => self.may_set(*setting),
             Command::ResetCounters(Some(MemberRef::Slot(slot))) => self.place(*slot).map(|_| ()),
             Command::ResetCounters(Some(MemberRef::Device(device))) => {
-                let known = self.members.contains_key(device);
+                let known = self.table.devices.contains_key(device);
                 known.then_some(()).ok_or(CommandError::NoSuchMember)
             }
             _ => Ok(()),
@@ -94,7 +97,10 @@ impl Array {
     }
 
     fn place(&self, slot: Slot) -> Result<&SlotUse, CommandError> {
-        self.slots.get(slot.index()).ok_or(CommandError::NoSuchSlot)
+        self.table
+            .slots
+            .get(slot.index())
+            .ok_or(CommandError::NoSuchSlot)
     }
 
     /// The level survives the loss of this device, as things stand: what is being resynced has no

@@ -40,12 +40,12 @@ impl Array {
         match (self.lease, self.may_grant_lease()) {
             (LeaseState::Granted, false) => {
                 self.lease = LeaseState::Revoking(self.shards);
-                self.tell_all(&ToShard::RevokeLease);
+                self.out.message_all(&ToShard::RevokeLease);
             }
             // Views that only report progress may go out under the lease.
             (LeaseState::Returned, true) if self.applied(self.view.version) => {
                 self.lease = LeaseState::Granted;
-                self.tell_all(&ToShard::GrantLease);
+                self.out.message_all(&ToShard::GrantLease);
             }
             _ => {}
         }

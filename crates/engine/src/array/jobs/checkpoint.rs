@@ -49,7 +49,7 @@ impl Array {
             };
             slot.incoming.map(flushing)
         };
-        let targets: Vec<Flushing> = self.slots.iter().filter_map(flushing).collect();
+        let targets: Vec<Flushing> = self.table.slots.iter().filter_map(flushing).collect();
         self.jobs.checkpoint = Some(Checkpoint {
             pending: targets.len(),
             targets: targets.clone(),
@@ -60,7 +60,7 @@ impl Array {
                 true => read_of_nothing(),
                 false => IoKind::Flush,
             };
-            self.io(device, Purpose::Checkpoint { device }, kind);
+            self.out.io(device, Purpose::Checkpoint { device }, kind);
         }
     }
 
@@ -77,7 +77,7 @@ impl Array {
             self.jobs.checkpoint = None;
             return;
         }
-        for slot in &mut self.slots {
+        for slot in &mut self.table.slots {
             // One that joined during the flush was not flushed, and what was rebuilt during it was
             // not.
             let same = |target: &&Flushing| {
@@ -110,8 +110,8 @@ impl Array {
     fn whole_targets(&self) -> Vec<usize> {
         let whole =
             |slot: &SlotUse| slot.incoming.is_some() && slot.flushed.0 >= self.geometry.rows;
-        (0..self.slots.len())
-            .filter(|&at| whole(&self.slots[at]))
+        (0..self.table.slots.len())
+            .filter(|&at| whole(&self.table.slots[at]))
             .collect()
     }
 
@@ -133,7 +133,7 @@ impl Array {
             self.take_slot(at);
         }
         self.membership_changed();
-        if self.map.flagged() && self.whole() {
+        if self.map.flagged() && self.table.whole() {
             self.sb.whole_since = self.sb.epoch;
         }
         if self.rebuild_row().is_none() {

@@ -163,7 +163,7 @@ impl Array {
     pub(crate) fn drive_jobs(&mut self) {
         // A pause that is over must not stay as a deadline while something else is waited for:
         // whatever ends that comes by here again.
-        self.jobs.next_at = self.jobs.next_at.filter(|&at| at > self.now);
+        self.jobs.next_at = self.jobs.next_at.filter(|&at| at > self.out.now());
         self.hurry_init();
         let paused = self.jobs.next_at.is_some();
         let joins = (self.jobs.checkpoint.as_ref()).is_some_and(Checkpoint::joins);
@@ -174,7 +174,7 @@ impl Array {
         if self.jobs.works() {
             return self.go_ahead();
         }
-        self.jobs.pace.refresh(self.now);
+        self.jobs.pace.refresh(self.out.now());
         if !(self.drive_resync()
             || self.drive_rebuild()
             || self.drive_accept()
@@ -188,7 +188,7 @@ impl Array {
         self.jobs.step += 1;
         let step = self.jobs.step;
         let waits = self.shards;
-        let (outcome, started) = (StepOutcome::default(), self.now);
+        let (outcome, started) = (StepOutcome::default(), self.out.now());
         self.jobs.running.push_back(Running {
             step,
             kind,
@@ -199,7 +199,7 @@ impl Array {
             started,
         });
         let depth = self.jobs.pace.depth(self.rules(kind));
-        self.tell_all(&ToShard::Step(Step {
+        self.out.message_all(&ToShard::Step(Step {
             step,
             kind,
             first,
@@ -227,8 +227,8 @@ impl Array {
 
     /// What holds a job back, and the p99 of requests beside it.
     pub(crate) fn pace_of(&self, kind: StepKind) -> (HeldBack, Option<u64>) {
-        let held_back = self.jobs.pace.held_back(self.now, self.rules(kind));
-        (held_back, self.jobs.pace.p99_ns(self.now))
+        let held_back = self.jobs.pace.held_back(self.out.now(), self.rules(kind));
+        (held_back, self.jobs.pace.p99_ns(self.out.now()))
     }
 
     /// A rebuild is at work.
@@ -252,20 +252,27 @@ impl Array {
     /// How long to wait after a window of data that moved: as after a step of a rebuild.
     pub(crate) fn pause_after(&mut self, took_ns: u64, bytes: u64) -> u64 {
         let rules = self.rules_of_move();
-        self.jobs.pace.refresh(self.now);
-        self.jobs.pace.stepped(self.now, took_ns, bytes, rules)
+        self.jobs.pace.refresh(self.out.now());
+        self.jobs
+            .pace
+            .stepped(self.out.now(), took_ns, bytes, rules)
     }
 
     /// Requests were served between windows.
     pub(crate) fn pace_beside_move(&mut self, foreground: u64, seen: Option<&Histogram>) {
         let rules = self.rules_of_move();
-        self.jobs.pace.served(self.now, foreground, seen, rules);
+        self.jobs
+            .pace
+            .served(self.out.now(), foreground, seen, rules);
     }
 
     pub(crate) fn pace_of_move(&self, status: JobStatus) -> JobStatus {
         JobStatus {
-            held_back: self.jobs.pace.held_back(self.now, self.rules_of_move()),
-            foreground_p99_ns: self.jobs.pace.p99_ns(self.now),
+            held_back: self
+                .jobs
+                .pace
+                .held_back(self.out.now(), self.rules_of_move()),
+            foreground_p99_ns: self.jobs.pace.p99_ns(self.out.now()),
             ..status
         }
     }
@@ -299,7 +306,7 @@ impl Array {
         let rules = self.rules(self.jobs.running[at].kind);
         self.jobs
             .pace
-            .served(self.now, outcome.foreground, seen, rules);
+            .served(self.out.now(), outcome.foreground, seen, rules);
         let running = &mut self.jobs.running[at];
         running.waits -= 1;
         running.outcome.stripes += outcome.stripes;
@@ -323,14 +330,17 @@ impl Array {
         let (took_ns, bytes) = match done.kind {
             StepKind::Init => self.init_paced(),
             _ => (
-                self.now.since(done.started),
+                self.out.now().since(done.started),
                 (done.end.0 - done.first.0) * self.geometry.strip,
             ),
         };
-        let pause_ns = self.jobs.pace.stepped(self.now, took_ns, bytes, rules);
+        let pause_ns = self
+            .jobs
+            .pace
+            .stepped(self.out.now(), took_ns, bytes, rules);
         if pause_ns > 0 {
             // Of two steps that were at work each has its pause.
-            let until = Time(self.now.0 + pause_ns);
+            let until = Time(self.out.now().0 + pause_ns);
             self.jobs.next_at = self.jobs.next_at.max(Some(until));
         }
         match done.kind {
@@ -378,7 +388,7 @@ impl Array {
             let syncing = self.map.syncing();
             if let Some(job) = self.jobs.resync.take_if(|_| !syncing) {
                 let inconsistent = job.progress.inconsistent;
-                self.event(EventKind::JobFinished {
+                self.out.event(EventKind::JobFinished {
                     kind: JobKind::Resync,
                     inconsistent,
                     repaired: inconsistent,
@@ -388,13 +398,13 @@ impl Array {
         };
         if self.jobs.resync.is_none() {
             let total = due.len() as u64 * self.geometry.region_rows * self.geometry.strip;
-            let progress = Progress::begun(self.now);
+            let progress = Progress::begun(self.out.now());
             self.jobs.resync = Some(Resync {
                 progress,
                 total,
                 ..Resync::default()
             });
-            self.event(EventKind::JobStarted {
+            self.out.event(EventKind::JobStarted {
                 kind: JobKind::Resync,
                 from_bytes: 0,
             });
@@ -430,7 +440,7 @@ impl Array {
         if job.unreadable > 0 {
             job.stuck.push(region);
             let cause = self.why_unreadable();
-            self.event(EventKind::JobStopped {
+            self.out.event(EventKind::JobStopped {
                 kind: JobKind::Resync,
                 cause,
             });
@@ -462,7 +472,8 @@ impl Array {
     // ---- rebuild -----------------------------------------------------------------------------
 
     pub(crate) fn rebuild_row(&self) -> Option<Row> {
-        self.slots
+        self.table
+            .slots
             .iter()
             .filter(|s| s.incoming.is_some())
             .map(|s| s.rebuilt)
@@ -474,7 +485,7 @@ impl Array {
         let Some(mut row) = self.rebuild_row() else {
             if self.jobs.rebuild.take().is_some() {
                 let cause = StopCause::Membership;
-                self.event(EventKind::JobStopped {
+                self.out.event(EventKind::JobStopped {
                     kind: JobKind::Rebuild,
                     cause,
                 });
@@ -487,10 +498,10 @@ impl Array {
         // A member that joined begins at its own first row.
         self.jobs.checkpointed = self.jobs.checkpointed.min(row.0);
         if self.jobs.rebuild.is_none() {
-            self.jobs.rebuild = Some(Progress::begun(self.now));
+            self.jobs.rebuild = Some(Progress::begun(self.out.now()));
             self.jobs.checkpointed = row.0;
             let from_bytes = row.0 * self.geometry.strip;
-            self.event(EventKind::JobStarted {
+            self.out.event(EventKind::JobStarted {
                 kind: JobKind::Rebuild,
                 from_bytes,
             });
@@ -531,7 +542,7 @@ impl Array {
         // A member that joined since then begins at its own first row.
         let (next, joined) = (last.end, last.step);
         let early = |slot: &SlotUse| slot.incoming.is_none() || slot.joined < joined;
-        if row < self.jobs.running[0].first || !self.slots.iter().all(early) {
+        if row < self.jobs.running[0].first || !self.table.slots.iter().all(early) {
             return;
         }
         self.checkpoint_if_due(row);
@@ -588,7 +599,8 @@ impl Array {
 
     /// Some incoming member lacks (part of) this region, which ends at `end`.
     fn lacked(&self, region: RegionNo, end: Row) -> bool {
-        self.slots
+        self.table
+            .slots
             .iter()
             .filter(|slot| slot.rebuilt < end)
             .filter_map(|slot| slot.incoming)
@@ -598,7 +610,7 @@ impl Array {
     /// Rows up to `end` are valid on every incoming member for which those up to `first` were, and
     /// that was there when `step` began.
     fn raise_rebuilt(&mut self, first: Row, end: Row, step: u64) {
-        for slot in self.slots.iter_mut().filter(|s| s.incoming.is_some()) {
+        for slot in self.table.slots.iter_mut().filter(|s| s.incoming.is_some()) {
             let early = slot.joined < step || canary::hit(Canary::RebuiltTooFar);
             let next = slot.rebuilt >= first || canary::hit(Canary::StepsOutOfOrder);
             if next && early {
@@ -622,7 +634,7 @@ impl Array {
             self.jobs.blocked = true;
             let cause = self.why_unreadable();
             if self.jobs.rebuild.take().is_some() {
-                self.event(EventKind::JobStopped {
+                self.out.event(EventKind::JobStopped {
                     kind: JobKind::Rebuild,
                     cause,
                 });
@@ -638,7 +650,7 @@ impl Array {
 
     /// All that was rebuilt is durably in sync.
     pub(crate) fn rebuild_over(&mut self) {
-        self.event(EventKind::JobFinished {
+        self.out.event(EventKind::JobFinished {
             kind: JobKind::Rebuild,
             inconsistent: 0,
             repaired: 0,
@@ -653,7 +665,7 @@ impl Array {
                 return Changed::No;
             }
             // The pause does not count as time in which it worked.
-            (scrub.progress.started, scrub.progress.worked) = (self.now, 0);
+            (scrub.progress.started, scrub.progress.worked) = (self.out.now(), 0);
             let from_bytes = scrub.at.0 * self.geometry.strip;
             self.tell_scrub_starts(from_bytes);
             self.touch();
@@ -666,14 +678,14 @@ impl Array {
             done_bytes: 0,
             found: ScrubCounts::default(),
         });
-        self.sb.scrub_begun_unix_s = self.unix_s();
+        self.sb.scrub_begun_unix_s = self.out.unix_s();
         self.tell_scrub_starts(0);
         self.touch();
         Changed::Yes
     }
 
     fn tell_scrub_starts(&mut self, from_bytes: u64) {
-        self.event(EventKind::JobStarted {
+        self.out.event(EventKind::JobStarted {
             kind: JobKind::Scrub,
             from_bytes,
         });
@@ -700,7 +712,7 @@ impl Array {
     }
 
     fn tell_scrub_stops(&mut self, cause: StopCause) {
-        self.event(EventKind::JobStopped {
+        self.out.event(EventKind::JobStopped {
             kind: JobKind::Scrub,
             cause,
         });
@@ -718,7 +730,7 @@ impl Array {
 
     fn take_up_scrub(&mut self, record: &ScrubRecord) {
         let at = Row(record.done_bytes / self.geometry.strip);
-        let progress = Progress::begun(self.now);
+        let progress = Progress::begun(self.out.now());
         self.jobs.scrub = Some(Scrub {
             mode: record.mode,
             paused: record.paused,
@@ -786,10 +798,10 @@ impl Array {
         self.sb.last_scrub = Some(ScrubResult {
             mode: scrub.mode,
             begun_unix_s: self.sb.scrub_begun_unix_s,
-            ended_unix_s: self.unix_s(),
+            ended_unix_s: self.out.unix_s(),
             found: scrub.found,
         });
-        self.event(EventKind::JobFinished {
+        self.out.event(EventKind::JobFinished {
             kind: JobKind::Scrub,
             inconsistent: scrub.found.inconsistent,
             repaired: scrub.found.repaired(scrub.mode),
@@ -805,12 +817,12 @@ impl Array {
                 return;
             }
         }
-        self.event(kind);
+        self.out.event(kind);
     }
 
     /// Where a byte of a member lies among what it holds of the array.
     pub(crate) fn within_data(&self, device: DeviceId, offset: u64) -> Option<u64> {
-        let member = self.members.get(&device)?;
+        let member = self.table.devices.get(&device)?;
         offset.checked_sub(member.layout.data_offset)
     }
 
@@ -822,7 +834,7 @@ impl Array {
         len: u64,
         repaired: bool,
     ) {
-        let Some(slot) = self.slot_of(device) else {
+        let Some(slot) = self.table.slot_of(device) else {
             return;
         };
         let within = self.within_data(device, offset);
@@ -833,7 +845,7 @@ impl Array {
             let stripe = self.geometry.stripe(group as u64, row);
             return self.inconsistent_found(stripe, within.unwrap_or(0) % self.geometry.strip, len);
         }
-        if let Some(member) = self.members.get_mut(&device) {
+        if let Some(member) = self.table.devices.get_mut(&device) {
             member.counts.mismatches += 1;
         }
         self.tell_finding(EventKind::Mismatch {
@@ -881,7 +893,7 @@ impl Array {
         self.jobs.paused = true;
         if self.jobs.rebuild.take().is_some() {
             let cause = StopCause::Asked;
-            self.event(EventKind::JobStopped {
+            self.out.event(EventKind::JobStopped {
                 kind: JobKind::Rebuild,
                 cause,
             });
@@ -891,7 +903,7 @@ impl Array {
 
     pub(crate) fn job_status(&self) -> Vec<JobStatus> {
         let strip = self.geometry.strip;
-        let incoming = || self.slots.iter().filter_map(|slot| slot.incoming);
+        let incoming = || self.table.slots.iter().filter_map(|slot| slot.incoming);
         let rows_of = |end: Row, counts: &dyn Fn(RegionNo) -> bool| -> u64 {
             (0..self.geometry.regions())
                 .map(RegionNo)
@@ -902,9 +914,9 @@ impl Array {
         };
         let written = |end: Row| rows_of(end, &|_| true);
         let lacked = |end: Row| rows_of(end, &|r| incoming().any(|d| self.lacks(d, r)));
-        let rate = |p: &Progress| p.rate(self.now);
-        let held_back = |kind| self.jobs.pace.held_back(self.now, self.rules(kind));
-        let foreground_p99_ns = self.jobs.pace.p99_ns(self.now);
+        let rate = |p: &Progress| p.rate(self.out.now());
+        let held_back = |kind| self.jobs.pace.held_back(self.out.now(), self.rules(kind));
+        let foreground_p99_ns = self.jobs.pace.p99_ns(self.out.now());
         let mut jobs = Vec::new();
         let all = written(Row(self.geometry.rows));
         if let Some(job) = &self.jobs.resync {
@@ -927,11 +939,11 @@ impl Array {
             self.persist.waiters.iter().any(over)
         };
         let rebuilt = || {
-            let slot = (0..self.slots.len()).find(|&at| !self.durably_in_sync(at));
+            let slot = (0..self.table.slots.len()).find(|&at| !self.durably_in_sync(at));
             (slot, false, all, all)
         };
         let at_work = self.rebuild_row().map(|row| {
-            let slot = self.slots.iter().position(|s| s.incoming.is_some());
+            let slot = self.table.slots.iter().position(|s| s.incoming.is_some());
             let partial = incoming().all(|device| self.lacking.contains_key(&device));
             (slot, partial, lacked(row), lacked(Row(self.geometry.rows)))
         });

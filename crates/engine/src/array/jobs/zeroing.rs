@@ -82,7 +82,7 @@ impl Array {
         }
         self.sb.zeroing = false;
         if self.init.started.take().is_some() {
-            self.event(EventKind::JobStopped {
+            self.out.event(EventKind::JobStopped {
                 kind: JobKind::Init,
                 cause: StopCause::Asked,
             });
@@ -158,9 +158,9 @@ impl Array {
     fn begin_init(&mut self, region: RegionNo) {
         if self.init.started.is_none() {
             let (done, _) = self.init_bytes();
-            let (at, worked) = (self.now, 0);
+            let (at, worked) = (self.out.now(), 0);
             self.init.started = Some(Started { at, worked });
-            self.event(EventKind::JobStarted {
+            self.out.event(EventKind::JobStarted {
                 kind: JobKind::Init,
                 from_bytes: done,
             });
@@ -168,11 +168,11 @@ impl Array {
         self.init.next = region.0 + 1;
         self.init.region = Some(Zeroed {
             region,
-            devices: self.live(),
+            devices: self.table.live(),
             done: 0,
             pending: 0,
             bytes: 0,
-            since: self.now,
+            since: self.out.now(),
         });
         self.begin_zeroing(region);
         self.drive_init();
@@ -181,7 +181,7 @@ impl Array {
     fn end_init(&mut self) {
         self.sb.zeroing = false;
         self.init.started = None;
-        self.event(EventKind::JobFinished {
+        self.out.event(EventKind::JobFinished {
             kind: JobKind::Init,
             inconsistent: 0,
             repaired: 0,
@@ -192,7 +192,7 @@ impl Array {
     /// Zeroes so many bytes more of the region at work on each member that it was begun on and that
     /// is still there.
     fn zero_piece(&mut self, most: u64) {
-        let live = self.live();
+        let live = self.table.live();
         let at = self.init.region.as_mut().expect("a region is at work");
         let rows = self.geometry.region_rows(at.region);
         let strip = self.geometry.strip;
@@ -204,11 +204,11 @@ impl Array {
             "who comes later is rebuilt after it"
         );
         let devices = at.devices.clone();
-        (at.pending, at.bytes, at.since) = (devices.len(), len, self.now);
+        (at.pending, at.bytes, at.since) = (devices.len(), len, self.out.now());
         for device in devices {
-            let offset = self.members[&device].layout.data_offset + from;
+            let offset = self.table.devices[&device].layout.data_offset + from;
             let kind = IoKind::WriteZeroes { offset, len };
-            self.io(device, Purpose::Init { device }, kind);
+            self.out.io(device, Purpose::Init { device }, kind);
         }
     }
 
@@ -220,7 +220,7 @@ impl Array {
             return;
         }
         at.done += at.bytes;
-        let (region, bytes, took_ns) = (at.region, at.bytes, self.now.since(at.since));
+        let (region, bytes, took_ns) = (at.region, at.bytes, self.out.now().since(at.since));
         let (done, rows) = (at.done, self.geometry.region_rows(region));
         if let Some(started) = &mut self.init.started {
             started.worked += bytes;
@@ -264,7 +264,7 @@ impl Array {
         }
         let (done_bytes, total_bytes) = self.init_bytes();
         let rate = |started: Started| {
-            let ns = u128::from(self.now.since(started.at).max(1));
+            let ns = u128::from(self.out.now().since(started.at).max(1));
             (u128::from(started.worked) * 1_000_000_000 / ns) as u64
         };
         let (held_back, foreground_p99_ns) = match self.init.started {

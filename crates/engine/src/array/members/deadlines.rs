@@ -53,9 +53,9 @@ impl Array {
     /// An I/O of this device is overdue on some thread, after `rounds` further deadlines of
     /// `deadline_ns`. [`ArrayOutput::Overdue`] answers, for every thread.
     pub fn overdue(&mut self, now: Time, device: DeviceId, rounds: u32, deadline_ns: u64) {
-        self.now = now;
+        self.out.input_at(now);
         let over = matches!(self.stage, Stage::Failed | Stage::Stopped);
-        if over || !self.members.contains_key(&device) {
+        if over || !self.table.devices.contains_key(&device) {
             return self.pass(device, Verdict::GiveUp);
         }
         let late = self.overdue.late.entry(device).or_default();
@@ -66,7 +66,7 @@ impl Array {
 
     /// Decides about the devices that were late in one moment.
     pub(crate) fn judge_overdue(&mut self) {
-        if self.overdue.judge_at.is_none_or(|at| at > self.now) {
+        if self.overdue.judge_at.is_none_or(|at| at > self.out.now()) {
             return;
         }
         self.overdue.judge_at = None;
@@ -87,19 +87,19 @@ impl Array {
     }
 
     fn pass(&mut self, device: DeviceId, verdict: Verdict) {
-        self.out.push_back(ArrayOutput::Overdue(device, verdict));
+        self.out.push(ArrayOutput::Overdue(device, verdict));
     }
 
     /// The level survives the loss of this device beside those that are given up.
     fn bears_loss(&self, device: DeviceId, given_up: &[DeviceId]) -> bool {
-        let Some(slot) = self.slot_of(device).map(Slot::index) else {
+        let Some(slot) = self.table.slot_of(device).map(Slot::index) else {
             return true;
         };
-        if self.slots[slot].current != Some(device) {
+        if self.table.slots[slot].current != Some(device) {
             return true;
         }
         let lost = |at: usize| {
-            let current = self.slots[at].current;
+            let current = self.table.slots[at].current;
             current.is_none_or(|current| given_up.contains(&current))
         };
         let m = self.geometry.m;

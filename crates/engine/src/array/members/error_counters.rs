@@ -25,9 +25,9 @@ impl Array {
     /// An I/O that was tried again is over, whichever machine it was of: told before its
     /// completion.
     pub fn retried(&mut self, told: Retried) {
-        let Some(member) = self.members.get_mut(&told.device) else {
+        let Some(member) = self.table.devices.get_mut(&told.device) else {
             // It is out, perhaps for the like of this.
-            let mut places = self.slots.iter_mut();
+            let mut places = self.table.slots.iter_mut();
             if let Some(place) = places.find(|place| place.left == Some(told.device)) {
                 place.counts.retries.count(&told);
             }
@@ -47,23 +47,26 @@ impl Array {
         &mut self,
         meant: Option<MemberRef>,
     ) -> Result<Changed, CommandError> {
-        let slots = 0..self.slots.len();
+        let slots = 0..self.table.slots.len();
         let (slots, devices): (Vec<usize>, Vec<DeviceId>) = match meant {
-            None => (slots.collect(), self.members.keys().copied().collect()),
+            None => (
+                slots.collect(),
+                self.table.devices.keys().copied().collect(),
+            ),
             Some(MemberRef::Slot(slot)) => {
-                let place = self.slots.get(slot.index());
+                let place = self.table.slots.get(slot.index());
                 let place = place.ok_or(CommandError::NoSuchSlot)?;
                 let both = [place.current, place.incoming];
                 (vec![slot.index()], both.into_iter().flatten().collect())
             }
-            Some(MemberRef::Device(device)) if self.members.contains_key(&device) => {
+            Some(MemberRef::Device(device)) if self.table.devices.contains_key(&device) => {
                 (Vec::new(), vec![device])
             }
             Some(MemberRef::Device(_)) => return Err(CommandError::NoSuchMember),
         };
         let mut reset = Vec::new();
         for at in slots {
-            let place = &mut self.slots[at];
+            let place = &mut self.table.slots[at];
             let before = std::mem::take(&mut place.counts);
             place.stalls = Stalls::default();
             // Of a slot that has a device, that device's counts are told.
@@ -72,9 +75,9 @@ impl Array {
             }
         }
         for device in devices {
-            let member = self.members.get_mut(&device).expect("it is a member");
+            let member = self.table.devices.get_mut(&device).expect("it is a member");
             let before = std::mem::take(&mut member.counts);
-            reset.push((self.slot_of(device), Some(device), before));
+            reset.push((self.table.slot_of(device), Some(device), before));
         }
         reset.retain(|(_, _, before)| *before != ErrorCounts::default());
         let changed = if reset.is_empty() {
@@ -83,7 +86,7 @@ impl Array {
             Changed::Yes
         };
         for (slot, device, before) in reset {
-            self.event(EventKind::CountersReset {
+            self.out.event(EventKind::CountersReset {
                 slot,
                 device,
                 before,

@@ -15,6 +15,7 @@ pub(crate) mod deadlines;
 mod error_counters;
 pub(crate) mod rejoin;
 pub(crate) mod slow;
+pub(crate) mod table;
 
 use strake_format::*;
 
@@ -29,7 +30,7 @@ use crate::units::*;
 impl Array {
     /// An I/O of the array itself failed on a device (all of them write or flush).
     pub(crate) fn write_failed(&mut self, device: DeviceId, error: IoError) {
-        if let Some(member) = self.members.get_mut(&device) {
+        if let Some(member) = self.table.devices.get_mut(&device) {
             member.counts.writes += 1;
         }
         self.member_out(device, cause_of(error));
@@ -43,14 +44,14 @@ impl Array {
         write: bool,
         offset: u64,
     ) {
-        let Some(slot) = self.slot_of(device) else {
+        let Some(slot) = self.table.slot_of(device) else {
             if write {
                 // What was just replaced is of no use any more: it lacks a write.
                 self.member_out(device, cause_of(error));
             }
             return;
         };
-        let Some(member) = self.members.get_mut(&device) else {
+        let Some(member) = self.table.devices.get_mut(&device) else {
             return;
         };
         if write {
@@ -59,7 +60,7 @@ impl Array {
         }
         member.counts.reads += 1;
         let too_many = member.counts.reads >= u64::from(self.sb.settings.read_error_threshold);
-        self.event(EventKind::ReadError {
+        self.out.event(EventKind::ReadError {
             slot,
             device,
             offset,
@@ -79,7 +80,7 @@ impl Array {
     /// A spare takes the place of the member in this slot, which has too many read errors, or is
     /// about to: none that an empty slot needs. Or one is asked for elsewhere.
     fn relieved(&mut self, slot: Slot) -> bool {
-        let place = &self.slots[usize::from(slot.0)];
+        let place = &self.table.slots[usize::from(slot.0)];
         if place.incoming.is_some() || place.failing {
             return true;
         }
@@ -89,15 +90,15 @@ impl Array {
             return false;
         }
         let first = |s: &SlotUse| s.incoming.is_none() && (s.current.is_none() || s.failing);
-        let own = self.spares.len() > self.slots.iter().filter(|s| first(s)).count();
-        let elsewhere = self.elsewhere && self.spares.is_empty();
+        let own = self.table.spares.len() > self.table.slots.iter().filter(|s| first(s)).count();
+        let elsewhere = self.elsewhere && self.table.spares.is_empty();
         if !own && !elsewhere {
             return false;
         }
         let device = place.current;
-        self.slots[usize::from(slot.0)].failing = true;
+        self.table.slots[usize::from(slot.0)].failing = true;
         if let Some(device) = device {
-            self.event(EventKind::MemberFailing { slot, device });
+            self.out.event(EventKind::MemberFailing { slot, device });
         }
         true
     }
@@ -105,18 +106,18 @@ impl Array {
     /// The level survives the loss of this device, as things stand: what is being resynced has no
     /// parity to be computed from.
     pub(crate) fn may_lose(&self, device: DeviceId) -> bool {
-        let Some(slot) = self.slot_of(device) else {
+        let Some(slot) = self.table.slot_of(device) else {
             return true;
         };
         let syncing = !self.geometry.mirrored() && self.map.syncing();
-        self.slots[usize::from(slot.0)].current != Some(device)
-            || (self.lost_in_group(slot) < self.geometry.m && !syncing)
+        self.table.slots[usize::from(slot.0)].current != Some(device)
+            || (self.table.lost_in_group(&self.geometry, slot) < self.geometry.m && !syncing)
     }
 
     /// What has the content of this device of a slot, without the device.
     pub(crate) fn instead_of(&self, slot: Slot, device: DeviceId) -> Instead {
-        let place = &self.slots[slot.index()];
-        let lost = self.lost_in_group(slot);
+        let place = &self.table.slots[slot.index()];
+        let lost = self.table.lost_in_group(&self.geometry, slot);
         match place.current {
             // What replaced it lacks nothing of it, or the other way round.
             Some(current) if current != device || place.outgoing.is_some() => Instead::SameSlot,
@@ -130,70 +131,71 @@ impl Array {
         if matches!(self.stage, Stage::Failed | Stage::Stopped) {
             return;
         }
-        if self.spares.contains(&device) {
-            self.entering.retain(|&d| d != device);
-            self.spares.retain(|&d| d != device);
+        if self.table.spares.contains(&device) {
+            self.table.entering.retain(|&d| d != device);
+            self.table.spares.retain(|&d| d != device);
             self.forget_spare(device);
-            self.event(EventKind::Removed { slot: None });
+            self.out.event(EventKind::Removed { slot: None });
             return self.touch();
         }
-        if let Some(at) = self.outgoing_in(device) {
+        if let Some(at) = self.table.outgoing_in(device) {
             // It is not needed any more, if the other is in sync.
-            self.slots[at].outgoing = None;
-            self.members.remove(&device);
+            self.table.slots[at].outgoing = None;
+            self.table.devices.remove(&device);
             return self.persist.waiters.push(SuperblockWaiter::Release(device));
         }
-        let Some(slot) = self.slot_of(device) else {
+        let Some(slot) = self.table.slot_of(device) else {
             return;
         };
         let at = usize::from(slot.0);
-        self.event(EventKind::MemberOut {
+        self.out.event(EventKind::MemberOut {
             slot,
             device: Some(device),
             cause,
             instead: self.instead_of(slot, device),
         });
-        let place = &mut self.slots[at];
+        let place = &mut self.table.slots[at];
         let mut known = Known::default();
-        if let Some(member) = self.members.get(&device) {
+        if let Some(member) = self.table.devices.get(&device) {
             place.counts = member.counts;
             place.left = Some(device);
             known = Known::heard(member.heard).until(self.sb.generation.next());
         }
         let since = self.sb.epoch.next();
         if self.keeps_slot(at, device) {
-            self.members.remove(&device);
+            self.table.devices.remove(&device);
             self.persist.waiters.push(SuperblockWaiter::Release(device));
             return self.membership_changed();
         }
-        let patient = cause != OutCause::TimedOut || self.slots[at].stalls.record(self.now);
-        let place = &mut self.slots[at];
+        let patient =
+            cause != OutCause::TimedOut || self.table.slots[at].stalls.record(self.out.now());
+        let place = &mut self.table.slots[at];
         if place.incoming == Some(device) {
             place.incoming = None;
             (place.rebuilt, place.flushed) = (Row(0), Row(0));
             if place.current.is_none() {
-                let record = &mut self.sb.slots[at];
+                let record = &mut self.table.records[at];
                 (record.state, record.since) = (out_state(cause, patient), since);
                 (record.kept, record.known) = (record.kept && keeps(cause), known);
-                place.missing_from = may_return(record).then_some(self.now);
+                place.missing_from = may_return(record).then_some(self.out.now());
             }
-            self.sb
-                .spares
-                .retain(|uuid| Some(*uuid) != self.members.get(&device).map(|m| m.member));
+            self.table
+                .listed
+                .retain(|uuid| Some(*uuid) != self.table.devices.get(&device).map(|m| m.member));
         } else {
-            let beyond = self.lost_in_group(slot) >= self.geometry.m;
+            let beyond = self.table.lost_in_group(&self.geometry, slot) >= self.geometry.m;
             if beyond && !canary::hit(Canary::GoesOnBeyond) {
                 return self.fail(FailCause::MembersLost);
             }
-            let place = &mut self.slots[at];
+            let place = &mut self.table.slots[at];
             place.current = None;
             match place.incoming {
                 // What was to replace it takes its place in the table, as far as it has come.
                 Some(incoming) => {
-                    let uuid = self.members[&incoming].member;
-                    self.sb.spares.retain(|spare| *spare != uuid);
+                    let uuid = self.table.devices[&incoming].member;
+                    self.table.listed.retain(|spare| *spare != uuid);
                     let state = SlotState::Rebuilding { rebuilt_bytes: 0 };
-                    self.sb.slots[at] = SlotRecord {
+                    self.table.records[at] = SlotRecord {
                         member: uuid,
                         state,
                         since,
@@ -202,15 +204,16 @@ impl Array {
                     };
                 }
                 None => {
-                    let record = &mut self.sb.slots[at];
+                    let record = &mut self.table.records[at];
                     (record.state, record.since) = (out_state(cause, patient), since);
                     (record.kept, record.known) = (keeps(cause), known);
-                    self.slots[at].missing_from = may_return(record).then_some(self.now);
+                    self.table.slots[at].missing_from =
+                        may_return(record).then_some(self.out.now());
                 }
             }
             self.note_absence();
         }
-        self.members.remove(&device);
+        self.table.devices.remove(&device);
         self.persist.waiters.push(SuperblockWaiter::Release(device));
         self.membership_changed();
     }
@@ -218,15 +221,15 @@ impl Array {
     /// The array cannot go on: stop writing, leave everything as it is.
     pub(crate) fn fail(&mut self, cause: FailCause) {
         self.stage = Stage::Failed;
-        self.event(EventKind::Failed { cause });
+        self.out.event(EventKind::Failed { cause });
         self.fail_unmaps();
         self.publish();
         if let Some(id) = self.stop.take() {
-            self.done(id, Err(CommandError::NotServing));
+            self.out.done(id, Err(CommandError::NotServing));
         }
         for waiter in std::mem::take(&mut self.persist.waiters) {
             match waiter {
-                SuperblockWaiter::Done(id, _) => self.done(id, Err(CommandError::NotServing)),
+                SuperblockWaiter::Done(id, _) => self.out.done(id, Err(CommandError::NotServing)),
                 SuperblockWaiter::Release(device) | SuperblockWaiter::Replaced(device) => {
                     self.persist.leaving.push((device, self.view.version));
                 }
@@ -241,10 +244,10 @@ impl Array {
 
     /// The incoming member of a slot is whole: it takes the slot.
     pub(crate) fn take_slot(&mut self, at: usize) {
-        let slot = &mut self.slots[at];
+        let slot = &mut self.table.slots[at];
         let incoming = slot.incoming.take().expect("a rebuild has a target");
         let replaced = slot.current.replace(incoming);
-        let partial = self.sb.slots[at].kept && replaced.is_none();
+        let partial = self.table.records[at].kept && replaced.is_none();
         *slot = SlotUse {
             current: slot.current,
             outgoing: replaced,
@@ -255,10 +258,10 @@ impl Array {
             },
             ..SlotUse::default()
         };
-        let member = self.members[&incoming].member;
-        self.sb.spares.retain(|spare| *spare != member);
+        let member = self.table.devices[&incoming].member;
+        self.table.listed.retain(|spare| *spare != member);
         let since = self.sb.epoch.next();
-        self.sb.slots[at] = SlotRecord {
+        self.table.records[at] = SlotRecord {
             member,
             state: SlotState::InSync,
             since,
@@ -276,8 +279,8 @@ impl Array {
 
     /// It is durable everywhere that this device has its slot, unless it was lost since.
     pub(crate) fn rebuilt(&mut self, slot: Slot, device: DeviceId, partial: bool) {
-        if self.slots[slot.index()].current == Some(device) {
-            self.event(EventKind::Rebuilt {
+        if self.table.slots[slot.index()].current == Some(device) {
+            self.out.event(EventKind::Rebuilt {
                 slot,
                 device,
                 partial,
@@ -288,12 +291,12 @@ impl Array {
     /// It is durable everywhere that another has the slot of this device.
     pub(crate) fn replaced(&mut self, device: DeviceId) {
         let cause = OutCause::Replaced;
-        let Some(at) = self.outgoing_in(device) else {
+        let Some(at) = self.table.outgoing_in(device) else {
             return;
         };
-        self.slots[at].outgoing = None;
-        self.members.remove(&device);
-        self.event(EventKind::MemberOut {
+        self.table.slots[at].outgoing = None;
+        self.table.devices.remove(&device);
+        self.out.event(EventKind::MemberOut {
             slot: Slot(at as u8),
             device: Some(device),
             cause,
@@ -302,15 +305,10 @@ impl Array {
         self.persist.leaving.push((device, self.view.version));
     }
 
-    fn outgoing_in(&self, device: DeviceId) -> Option<usize> {
-        let goes = |slot: &SlotUse| slot.outgoing == Some(device);
-        self.slots.iter().position(goes)
-    }
-
     /// A device that has just taken a slot is lost before that is durable: what it replaced holds
     /// all that it should, and keeps the slot. True if so.
     fn keeps_slot(&mut self, at: usize, device: DeviceId) -> bool {
-        let place = &mut self.slots[at];
+        let place = &mut self.table.slots[at];
         if place.current != Some(device) {
             return false;
         }
@@ -318,8 +316,8 @@ impl Array {
             return false;
         };
         place.current = Some(kept);
-        self.sb.slots[at] = SlotRecord {
-            member: self.members[&kept].member,
+        self.table.records[at] = SlotRecord {
+            member: self.table.devices[&kept].member,
             state: SlotState::InSync,
             since: self.sb.epoch.next(),
             kept: false,
@@ -329,15 +327,15 @@ impl Array {
     }
 
     fn forget_spare(&mut self, device: DeviceId) {
-        if let Some(member) = self.members.remove(&device) {
-            self.sb.spares.retain(|uuid| *uuid != member.member);
+        if let Some(member) = self.table.devices.remove(&device) {
+            self.table.listed.retain(|uuid| *uuid != member.member);
             self.persist.waiters.push(SuperblockWaiter::Release(device));
         }
     }
 
     /// A device that was to become a member is none.
     pub(crate) fn give_up_spare(&mut self, device: DeviceId) {
-        self.spares.retain(|&d| d != device);
+        self.table.spares.retain(|&d| d != device);
         self.forget_spare(device);
         self.touch();
     }
@@ -349,26 +347,26 @@ impl Array {
             return;
         }
         let going = self.going();
-        for at in (0..self.slots.len()).filter(|at| !going.contains(at)) {
-            let slot = self.slots[at];
-            if slot.current.is_some() || slot.incoming.is_some() || self.spares.is_empty() {
+        for at in (0..self.table.slots.len()).filter(|at| !going.contains(at)) {
+            let slot = self.table.slots[at];
+            if slot.current.is_some() || slot.incoming.is_some() || self.table.spares.is_empty() {
                 continue;
             }
-            if self.spare_due(at).is_some_and(|due| due > self.now) {
+            if self.spare_due(at).is_some_and(|due| due > self.out.now()) {
                 continue;
             }
             self.give_spare(at, 0);
         }
-        for at in 0..self.slots.len() {
-            if self.asks_elsewhere(&self.slots[at]) {
+        for at in 0..self.table.slots.len() {
+            if self.asks_elsewhere(&self.table.slots[at]) {
                 continue;
             }
-            let slot = &mut self.slots[at];
+            let slot = &mut self.table.slots[at];
             // Where none is left, the next read error decides again.
             if std::mem::take(&mut slot.failing)
                 && slot.current.is_some()
                 && slot.incoming.is_none()
-                && !self.spares.is_empty()
+                && !self.table.spares.is_empty()
             {
                 self.give_spare(at, 0);
             }
@@ -378,7 +376,7 @@ impl Array {
     /// The member in this slot has too many read errors, and waits for a spare from elsewhere.
     pub(crate) fn asks_elsewhere(&self, slot: &SlotUse) -> bool {
         let serves = slot.current.is_some() && slot.incoming.is_none();
-        slot.failing && serves && self.elsewhere && self.spares.is_empty()
+        slot.failing && serves && self.elsewhere && self.table.spares.is_empty()
     }
 
     /// Whether a spare can be had elsewhere. If not, members that wait for one are failed, as they
@@ -388,7 +386,7 @@ impl Array {
             return Changed::No;
         }
         let waits = |slot: &SlotUse| self.asks_elsewhere(slot).then_some(slot.current).flatten();
-        let waiting: Vec<DeviceId> = self.slots.iter().filter_map(waits).collect();
+        let waiting: Vec<DeviceId> = self.table.slots.iter().filter_map(waits).collect();
         self.elsewhere = can;
         for device in waiting {
             if self.may_lose(device) {
@@ -400,22 +398,22 @@ impl Array {
 
     /// Rebuilds the slot onto one of the spares that wait, of which the first has waited longest.
     fn give_spare(&mut self, at: usize, which: usize) {
-        let device = self.spares.remove(which);
-        let member = self.members[&device].member;
-        self.sb.spares.retain(|uuid| *uuid != member);
+        let device = self.table.spares.remove(which);
+        let member = self.table.devices[&device].member;
+        self.table.listed.retain(|uuid| *uuid != member);
         self.join(at, device);
     }
 
     /// At the start: what is missing is waited for from now on.
     pub(crate) fn await_the_missing(&mut self) {
-        for (slot, record) in self.slots.iter_mut().zip(&self.sb.slots) {
-            slot.missing_from = may_return(record).then_some(self.now);
+        for (slot, record) in self.table.slots.iter_mut().zip(&self.table.records) {
+            slot.missing_from = may_return(record).then_some(self.out.now());
         }
     }
 
     /// When the member of this slot has been waited for long enough; `None` where it is not.
     pub(crate) fn spare_due(&self, at: usize) -> Option<Time> {
-        let slot = &self.slots[at];
+        let slot = &self.table.slots[at];
         let empty = slot.current.is_none() && slot.incoming.is_none();
         let delay_ms = u64::from(self.sb.settings.spare_delay_ms);
         let from = slot.missing_from.filter(|_| empty)?;
@@ -424,35 +422,35 @@ impl Array {
 
     /// When a spare that waits is to be used.
     pub(crate) fn spare_deadline(&self) -> Option<Time> {
-        if self.spares.is_empty() || self.jobs.paused {
+        if self.table.spares.is_empty() || self.jobs.paused {
             return None;
         }
-        let due = (0..self.slots.len()).filter_map(|at| self.spare_due(at));
+        let due = (0..self.table.slots.len()).filter_map(|at| self.spare_due(at));
         // One that is due already is used as soon as the array is quiet.
-        due.filter(|&due| due > self.now).min()
+        due.filter(|&due| due > self.out.now()).min()
     }
 
     /// Members that are missing are not waited for any longer.
     pub(crate) fn wait_no_longer(&mut self) -> Changed {
         let mut changed = Changed::No;
-        for at in 0..self.slots.len() {
-            if self.spare_due(at).is_some() && !self.spares.is_empty() {
+        for at in 0..self.table.slots.len() {
+            if self.spare_due(at).is_some() && !self.table.spares.is_empty() {
                 changed = Changed::Yes;
             }
-            self.slots[at].missing_from = None;
+            self.table.slots[at].missing_from = None;
         }
         changed
     }
 
     /// Starts to rebuild a slot onto a device.
     pub(crate) fn join(&mut self, at: usize, device: DeviceId) {
-        let slot = &mut self.slots[at];
+        let slot = &mut self.table.slots[at];
         (slot.incoming, slot.rebuilt, slot.flushed) = (Some(device), Row(0), Row(0));
         slot.joined = self.jobs.last_step();
-        let member = self.members[&device].member;
+        let member = self.table.devices[&device].member;
         if slot.current.is_none() {
             let state = SlotState::Rebuilding { rebuilt_bytes: 0 };
-            self.sb.slots[at] = SlotRecord {
+            self.table.records[at] = SlotRecord {
                 member,
                 state,
                 since: self.sb.epoch.next(),
@@ -460,11 +458,11 @@ impl Array {
                 known: Known::default(),
             };
         } else {
-            self.sb.spares.push(member);
+            self.table.listed.push(member);
         }
         self.persist.stale.retain(|(s, _)| usize::from(s.0) != at);
         self.lose_witnesses();
-        self.event(EventKind::SpareUsed {
+        self.out.event(EventKind::SpareUsed {
             slot: Slot(at as u8),
             device,
         });
@@ -477,7 +475,7 @@ impl Array {
 
     /// An administrator's command; answered by [`ArrayOutput::Done`].
     pub fn command(&mut self, now: Time, id: CommandId, command: Command) {
-        self.now = now;
+        self.out.input_at(now);
         let result = match command {
             Command::Stop => return self.begin_stop(id),
             _ if self.stage != Stage::Serving => Err(CommandError::NotServing),
@@ -531,7 +529,7 @@ impl Array {
                 .persist
                 .waiters
                 .push(SuperblockWaiter::Done(id, changed)),
-            Err(error) => self.done(id, Err(error)),
+            Err(error) => self.out.done(id, Err(error)),
         }
         self.converge();
     }
@@ -539,13 +537,14 @@ impl Array {
     /// A command that is answered when what it began is over, unless it is refused.
     fn begun(&mut self, id: CommandId, begin: impl FnOnce(&mut Array) -> Option<CommandError>) {
         if let Some(error) = begin(self) {
-            self.done(id, Err(error));
+            self.out.done(id, Err(error));
         }
         self.converge();
     }
 
     fn slot_use(&self, slot: Slot) -> Result<SlotUse, CommandError> {
-        self.slots
+        self.table
+            .slots
             .get(usize::from(slot.0))
             .copied()
             .ok_or(CommandError::NoSuchSlot)
@@ -564,7 +563,7 @@ impl Array {
     }
 
     fn fail_device(&mut self, device: DeviceId) -> Result<Changed, CommandError> {
-        if !self.members.contains_key(&device) {
+        if !self.table.devices.contains_key(&device) {
             return Err(CommandError::NoSuchMember);
         }
         if !self.may_lose(device) {
@@ -577,7 +576,7 @@ impl Array {
     pub(crate) fn are_members(&self, devices: &[DeviceId]) -> Result<(), CommandError> {
         let known = devices
             .iter()
-            .all(|device| self.members.contains_key(device));
+            .all(|device| self.table.devices.contains_key(device));
         known.then_some(()).ok_or(CommandError::NoSuchMember)
     }
 
@@ -600,33 +599,33 @@ impl Array {
         }
         let at = usize::from(slot.0);
         let nil = MemberUuid([0; 16]);
-        if self.sb.slots[at].member == nil {
+        if self.table.records[at].member == nil {
             return Ok(Changed::No);
         }
         let since = self.sb.epoch.next();
-        self.sb.slots[at] = SlotRecord {
+        self.table.records[at] = SlotRecord {
             member: nil,
             state: SlotState::Missing,
             since,
             kept: false,
             known: Known::default(),
         };
-        self.slots[at] = SlotUse::default();
+        self.table.slots[at] = SlotUse::default();
         self.persist.stale.retain(|(s, _)| *s != slot);
-        self.event(EventKind::Removed { slot: Some(slot) });
+        self.out.event(EventKind::Removed { slot: Some(slot) });
         self.membership_changed();
         Ok(Changed::Yes)
     }
 
     fn remove_device(&mut self, device: DeviceId) -> Result<Changed, CommandError> {
-        if self.spares.contains(&device) {
-            self.spares.retain(|&d| d != device);
+        if self.table.spares.contains(&device) {
+            self.table.spares.retain(|&d| d != device);
             self.forget_spare(device);
-            self.event(EventKind::Removed { slot: None });
+            self.out.event(EventKind::Removed { slot: None });
             self.touch();
             return Ok(Changed::Yes);
         }
-        match self.slot_of(device) {
+        match self.table.slot_of(device) {
             Some(_) => Err(CommandError::InUse),
             None => Err(CommandError::NoSuchMember),
         }
@@ -634,28 +633,28 @@ impl Array {
 
     /// The places on a device like this, if it can be a member.
     pub(crate) fn layout_for(&self, info: &DeviceInfo) -> Result<Layout, CommandError> {
-        limits::layout_on(&self.sb, info)
+        limits::layout_on(&self.superblock(), info)
     }
 
     /// Can this device be a member? Then it becomes one of the devices known.
     pub(crate) fn admit(&mut self, new: &NewDevice) -> Result<(), CommandError> {
         let layout = self.layout_for(&new.info)?;
         let member = Member::new(new.info, new.member, layout);
-        self.members.insert(new.device, member);
+        self.table.devices.insert(new.device, member);
         Ok(())
     }
 
     fn add(&mut self, new: NewDevice) -> Result<Changed, CommandError> {
-        if self.members.contains_key(&new.device) {
+        if self.table.devices.contains_key(&new.device) {
             return Ok(Changed::No);
         }
         if self.spares_to_be() >= SPARES_MAX {
             return Err(CommandError::TooManySpares);
         }
         self.admit(&new)?;
-        self.spares.push(new.device);
-        self.sb.spares.push(new.member);
-        self.event(EventKind::SpareAdded { device: new.device });
+        self.table.spares.push(new.device);
+        self.table.listed.push(new.member);
+        self.out.event(EventKind::SpareAdded { device: new.device });
         // A device that is added now is meant to be used.
         self.wait_no_longer();
         self.touch();
@@ -684,7 +683,7 @@ impl Array {
         if place.current.is_none() {
             return Err(CommandError::NothingToReplace);
         }
-        let waits = self.spares.iter().position(|&device| device == spare);
+        let waits = self.table.spares.iter().position(|&device| device == spare);
         let which = waits.ok_or(CommandError::NoSuchMember)?;
         self.give_spare(usize::from(slot.0), which);
         Ok(Changed::Yes)
@@ -695,7 +694,7 @@ impl Array {
             return Changed::No;
         }
         let from = std::mem::replace(&mut self.sb.name, to.clone());
-        self.event(EventKind::Renamed { from, to });
+        self.out.event(EventKind::Renamed { from, to });
         self.touch();
         Changed::Yes
     }
@@ -772,16 +771,16 @@ impl Array {
             }
             // Nothing may be written any more; the devices may be closed as they are.
             Stage::Failed => {
-                self.done(id, Ok(Changed::Yes));
-                self.out.push_back(ArrayOutput::Stopped);
+                self.out.done(id, Ok(Changed::Yes));
+                self.out.push(ArrayOutput::Stopped);
             }
-            Stage::Stopped => self.done(id, Ok(Changed::No)),
+            Stage::Stopped => self.out.done(id, Ok(Changed::No)),
             Stage::Resuming
             | Stage::Recovering
             | Stage::Starting
             | Stage::Stopping
             | Stage::Closing => {
-                self.done(id, Err(CommandError::NotServing));
+                self.out.done(id, Err(CommandError::NotServing));
             }
         }
         self.converge();

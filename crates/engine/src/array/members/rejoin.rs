@@ -78,11 +78,6 @@ pub(crate) fn comes_back(own: &Superblock, table: &Superblock) -> Returns {
 }
 
 impl Array {
-    /// Every slot has a member in sync.
-    pub(crate) fn whole(&self) -> bool {
-        self.slots.iter().all(|slot| slot.current.is_some())
-    }
-
     /// A member has left: what is not quiet now may miss a write on it.
     pub(crate) fn note_absence(&mut self) {
         self.freeze_whole_at();
@@ -99,7 +94,7 @@ impl Array {
     /// The superblocks are durable: if they say that the array is whole, nothing is behind any
     /// more.
     pub(crate) fn forget_stale(&mut self) {
-        if self.map.flagged() && self.whole() {
+        if self.map.flagged() && self.table.whole() {
             self.map.clear_stale();
             self.write_pages();
         }
@@ -107,7 +102,7 @@ impl Array {
 
     /// The slot's incoming member was kept: it is rebuilt by regions.
     fn kept(&self, at: usize) -> Option<DeviceId> {
-        let (slot, record) = (self.slots[at], self.sb.slots[at]);
+        let (slot, record) = (self.table.slots[at], self.table.records[at]);
         let partial = slot.current.is_none() && record.kept && record.state.is_live();
         slot.incoming.filter(|_| partial)
     }
@@ -115,7 +110,7 @@ impl Array {
     /// Fixes what each kept member lacks, once it is about to be published: from then on every
     /// write elsewhere reaches it, and none that did not is under way.
     pub(crate) fn fix_lacking(&mut self) {
-        let kept: Vec<DeviceId> = (0..self.slots.len())
+        let kept: Vec<DeviceId> = (0..self.table.slots.len())
             .filter_map(|at| self.kept(at))
             .collect();
         self.lacking.retain(|device, _| kept.contains(device));
@@ -153,13 +148,13 @@ impl Array {
 
     /// A member that was away is there again.
     pub(crate) fn return_member(&mut self, new: Returning) -> Result<Changed, CommandError> {
-        if self.members.contains_key(&new.device) {
+        if self.table.devices.contains_key(&new.device) {
             return Ok(Changed::No);
         }
         if new.emptied.is_some() && !hit(Canary::EmptiedBelieved) {
             return Err(CommandError::NotKept);
         }
-        let slot = match comes_back(&new.superblock, &self.sb) {
+        let slot = match comes_back(&new.superblock, &self.superblock()) {
             Returns::Kept(slot) => slot,
             Returns::Afresh => return Err(CommandError::NotKept),
             Returns::SplitBrain => return Err(CommandError::SplitBrain),
@@ -169,7 +164,7 @@ impl Array {
             return Err(CommandError::NotKept);
         }
         let at = slot.index();
-        let place = self.slots[at];
+        let place = self.table.slots[at];
         assert!(
             place.current.is_none() && place.incoming.is_none(),
             "a slot whose member is out is empty"
@@ -179,17 +174,17 @@ impl Array {
         // Its own list is older than any that it gets now.
         let member = Member {
             first_copy: new.copy_to_replace,
-            heard: self.sb.slots[at].known.heard,
+            heard: self.table.records[at].known.heard,
             ..Member::new(new.info, new.superblock.member, layout)
         };
-        self.members.insert(new.device, member);
-        self.slots[at] = SlotUse {
+        self.table.devices.insert(new.device, member);
+        self.table.slots[at] = SlotUse {
             incoming: Some(new.device),
             joined: self.jobs.last_step(),
             stalls: place.stalls,
             ..SlotUse::default()
         };
-        self.sb.slots[at] = SlotRecord {
+        self.table.records[at] = SlotRecord {
             member: new.superblock.member,
             state: SlotState::Rebuilding { rebuilt_bytes: 0 },
             since: self.sb.epoch.next(),
@@ -207,7 +202,7 @@ impl Array {
 
     pub(crate) fn tell_returned(&mut self, slot: Slot, device: DeviceId) {
         let behind_bytes = self.stale_bytes();
-        self.event(EventKind::Returned {
+        self.out.event(EventKind::Returned {
             slot,
             device,
             behind_bytes,

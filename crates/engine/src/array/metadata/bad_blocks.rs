@@ -191,7 +191,7 @@ impl Array {
         }
         for range in new.iter() {
             let (offset, len) = self.bytes_of(range);
-            self.event(EventKind::Unreadable { offset, len });
+            self.out.event(EventKind::Unreadable { offset, len });
         }
         for part in parts {
             let (_, row) = self.geometry.row(part.stripe);
@@ -218,7 +218,7 @@ impl Array {
         for range in ranges {
             for part in self.unreadable.lost.parts_within(range) {
                 let (offset, len) = self.bytes_of(&part);
-                self.event(EventKind::Rewritten { offset, len });
+                self.out.event(EventKind::Rewritten { offset, len });
             }
         }
         self.change_list(lost, waiter);
@@ -282,7 +282,7 @@ impl Array {
 
     pub(crate) fn answer_list(&mut self, shard: ShardNo, op: u64, full: bool) {
         let answer = ToShard::Listed { op, full };
-        self.out.push_back(ArrayOutput::Message(shard, answer));
+        self.out.push(ArrayOutput::Message(shard, answer));
     }
 
     /// Blocks of a region that are listed: they leave the list when its zeroes are there. True if
@@ -351,10 +351,10 @@ impl Array {
     }
 
     fn write_list(&mut self) {
-        let mut devices = self.live();
+        let mut devices = self.table.live();
         if self.reshape.as_ref().is_some_and(Reshape::gathers) {
             // A member with the newest version in its B place keeps it there.
-            devices.retain(|device| self.members[device].list_place == 0);
+            devices.retain(|device| self.table.devices[device].list_place == 0);
         }
         let list = &mut self.unreadable;
         list.due = false;
@@ -367,7 +367,7 @@ impl Array {
             waiting: std::mem::take(&mut list.next),
         });
         for device in devices {
-            let member = self.members.get_mut(&device).expect("it is live");
+            let member = self.table.devices.get_mut(&device).expect("it is live");
             member.list_place = 1 - member.list_place;
             let offset = places(&member.places)[member.list_place];
             let image = UnreadableList {
@@ -381,7 +381,7 @@ impl Array {
             let fua = member.info.volatile_cache && !canary::hit(Canary::ListUndurable);
             let data = Slice::new(Buf::from_bytes(&bytes), 0, bytes.len());
             let kind = IoKind::Write { offset, data, fua };
-            self.io(device, Purpose::Unreadable { device }, kind);
+            self.out.io(device, Purpose::Unreadable { device }, kind);
         }
     }
 
@@ -396,7 +396,7 @@ impl Array {
         if *self.unreadable.published != flight.lost {
             self.unreadable.published = Arc::new(flight.lost);
             let published = self.unreadable.published();
-            self.tell_all(&ToShard::Unreadable(published));
+            self.out.message_all(&ToShard::Unreadable(published));
             // Before it serves, the array must know that shards have the list: they answer a view.
             self.persist.view_due |= matches!(
                 self.stage,

@@ -136,7 +136,7 @@ impl Array {
         let parity = self.geometry.m > 0 && !self.geometry.mirrored();
         let asked = match self.sb.write_hole {
             WriteHole::Closed => true,
-            WriteHole::Degraded => self.slots.iter().any(|s| s.current.is_none()),
+            WriteHole::Degraded => self.table.slots.iter().any(|s| s.current.is_none()),
             WriteHole::Resync => false,
         };
         parity && asked && self.log_fits()
@@ -207,7 +207,8 @@ impl Array {
         self.log_coverage.flushed_for = log_from;
         self.log_coverage.flushes += devices.len() + 1;
         for device in devices {
-            self.io(device, Purpose::LogCoverage { device }, IoKind::Flush);
+            self.out
+                .io(device, Purpose::LogCoverage { device }, IoKind::Flush);
         }
         self.coverage_flushed();
     }
@@ -220,7 +221,8 @@ impl Array {
         let devices = self.volatile();
         self.log_coverage.flushes += devices.len();
         for device in devices {
-            self.io(device, Purpose::LogCoverage { device }, IoKind::Flush);
+            self.out
+                .io(device, Purpose::LogCoverage { device }, IoKind::Flush);
         }
     }
 
@@ -234,8 +236,8 @@ impl Array {
 
     /// Live members that have a volatile cache.
     fn volatile(&self) -> Vec<DeviceId> {
-        let volatile = |d: &DeviceId| self.members[d].info.volatile_cache;
-        self.live().into_iter().filter(volatile).collect()
+        let volatile = |d: &DeviceId| self.table.devices[d].info.volatile_cache;
+        self.table.live().into_iter().filter(volatile).collect()
     }
 
     /// Nothing of this is in flight.

@@ -203,7 +203,7 @@ impl Array {
                 version: self.persist.wanted,
                 copies: Copies::First,
                 pending: 0,
-                image: self.sb.clone(),
+                image: self.superblock(),
                 devices: self.readers_of_superblocks(),
             });
             self.write_copies();
@@ -219,7 +219,7 @@ impl Array {
         self.forget_stale();
         for waiter in std::mem::take(&mut self.persist.waiters) {
             match waiter {
-                SuperblockWaiter::Done(id, changed) => self.done(id, Ok(changed)),
+                SuperblockWaiter::Done(id, changed) => self.out.done(id, Ok(changed)),
                 SuperblockWaiter::Release(device) => {
                     self.persist.leaving.push((device, self.view.version))
                 }
@@ -262,7 +262,7 @@ impl Array {
         self.persist.leaving.retain(|&(device, version)| {
             let left = version <= everywhere;
             if left {
-                out.push_back(ArrayOutput::Release(device));
+                out.push(ArrayOutput::Release(device));
             }
             !left
         });
@@ -271,9 +271,9 @@ impl Array {
     /// The slot has a member in sync, and would have one after a crash: the array may report it as
     /// in sync. A member that is being replaced counts until its replacement is durable.
     pub(crate) fn durably_in_sync(&self, at: usize) -> bool {
-        let slot = &self.slots[at];
+        let slot = &self.table.slots[at];
         let durable = |device: DeviceId| {
-            let member = self.members[&device].member;
+            let member = self.table.devices[&device].member;
             self.persist.in_sync.get(at) == Some(&Some(member))
         };
         let known = |device| slot.outgoing.is_some() || durable(device);
@@ -283,18 +283,18 @@ impl Array {
 
     /// Every device that gets the superblock, with the role that the table gives it.
     fn readers_of_superblocks(&self) -> Vec<Reader> {
-        let role = |device: DeviceId| match self.slot_of(device) {
+        let role = |device: DeviceId| match self.table.slot_of(device) {
             // While a slot has a member in sync, its replacement is still a spare to the table.
-            Some(slot) => match self.slots[usize::from(slot.0)].current {
+            Some(slot) => match self.table.slots[usize::from(slot.0)].current {
                 Some(current) if current != device => Role::Spare,
                 _ => Role::Slot(slot),
             },
             None => Role::Spare,
         };
         // The table of a member that was replaced stays what it was.
-        let stays = |device: &DeviceId| self.slot_of(*device).is_some();
-        let live = self.live().into_iter().filter(stays);
-        let devices = live.chain(self.spares.iter().copied());
+        let stays = |device: &DeviceId| self.table.slot_of(*device).is_some();
+        let live = self.table.live().into_iter().filter(stays);
+        let devices = live.chain(self.table.spares.iter().copied());
         let reader = |device| Reader {
             device,
             role: role(device),
@@ -321,8 +321,8 @@ impl Array {
                 }
                 self.stage = Stage::Serving;
                 self.arm_sweep();
-                self.out.push_back(ArrayOutput::Started);
-                self.event(EventKind::Started {
+                self.out.push(ArrayOutput::Started);
+                self.out.event(EventKind::Started {
                     unclean: self.unclean,
                 });
             }
@@ -333,11 +333,11 @@ impl Array {
             }
             Stage::Closing if everywhere => {
                 self.stage = Stage::Stopped;
-                self.event(EventKind::Stopped);
+                self.out.event(EventKind::Stopped);
                 if let Some(id) = self.stop.take() {
-                    self.done(id, Ok(Changed::Yes));
+                    self.out.done(id, Ok(Changed::Yes));
                 }
-                self.out.push_back(ArrayOutput::Stopped);
+                self.out.push(ArrayOutput::Stopped);
             }
             _ => {}
         }
@@ -346,16 +346,16 @@ impl Array {
     /// How far rebuilds and replacements have durably come, into the table.
     fn note_rebuilds(&mut self) {
         self.sb.replacements.clear();
-        for (at, slot) in self.slots.iter().enumerate() {
+        for (at, slot) in self.table.slots.iter().enumerate() {
             let Some(incoming) = slot.incoming else {
                 continue;
             };
             let rebuilt_bytes = slot.flushed.0 * self.geometry.strip;
             if slot.current.is_none() {
-                self.sb.slots[at].state = SlotState::Rebuilding { rebuilt_bytes };
+                self.table.records[at].state = SlotState::Rebuilding { rebuilt_bytes };
                 continue;
             }
-            let (member, slot) = (self.members[&incoming].member, Slot(at as u8));
+            let (member, slot) = (self.table.devices[&incoming].member, Slot(at as u8));
             self.sb.replacements.push(Replacement {
                 member,
                 slot,
@@ -363,7 +363,7 @@ impl Array {
                 known: Known::default(),
             });
         }
-        let spares = &self.sb.spares;
+        let spares = &self.table.listed;
         self.sb
             .replacements
             .sort_by_key(|r| spares.iter().position(|s| *s == r.member));
@@ -384,14 +384,14 @@ impl Array {
 
     /// What every member that is there is known to have, into the table.
     fn note_known(&mut self) {
-        for (slot, row) in self.slots.iter().zip(&mut self.sb.slots) {
+        for (slot, row) in self.table.slots.iter().zip(&mut self.table.records) {
             if let Some(device) = slot.current.or(slot.incoming) {
-                row.known = Known::heard(self.members[&device].heard);
+                row.known = Known::heard(self.table.devices[&device].heard);
             }
         }
         for replacement in &mut self.sb.replacements {
-            let incoming = self.slots[replacement.slot.index()].incoming;
-            let heard = incoming.map(|device| self.members[&device].heard);
+            let incoming = self.table.slots[replacement.slot.index()].incoming;
+            let heard = incoming.map(|device| self.table.devices[&device].heard);
             replacement.known = Known::heard(heard.unwrap_or_default());
         }
     }
@@ -399,11 +399,11 @@ impl Array {
     /// This superblock is durable on all that it speaks to.
     fn heard(&mut self, flight: &Flight) {
         for Reader { device, .. } in &flight.devices {
-            if let Some(member) = self.members.get_mut(device) {
+            if let Some(member) = self.table.devices.get_mut(device) {
                 member.heard = flight.image.generation;
             }
         }
-        let rows = self.slots.iter().zip(&flight.image.slots);
+        let rows = self.table.slots.iter().zip(&flight.image.slots);
         let there = rows.filter(|(slot, _)| slot.current.or(slot.incoming).is_some());
         let known = there.map(|(_, row)| row.known.heard).min();
         self.persist.known = known.unwrap_or(flight.image.generation);
@@ -412,7 +412,7 @@ impl Array {
     /// A device that grew while it serves has the place of its last superblock at its new end,
     /// where nothing lies yet: that is written first.
     fn follow_ends(&mut self) {
-        for member in self.members.values_mut() {
+        for member in self.table.devices.values_mut() {
             if member.info.bytes > member.layout.device_bytes {
                 member.layout.device_bytes = member.info.bytes;
                 member.places.device_bytes = member.info.bytes;
@@ -436,7 +436,7 @@ impl Array {
                 continue;
             }
             // A device that left since the flight began gets no second copy.
-            let Some(member) = self.members.get(&device) else {
+            let Some(member) = self.table.devices.get(&device) else {
                 continue;
             };
             let (fua, member_uuid) = (member.info.volatile_cache, member.member);
@@ -450,7 +450,7 @@ impl Array {
             let offset = Layout::superblock_offsets(member.layout.device_bytes)[place];
             let data = Slice::new(Buf::from_bytes(&sb.encode(offset)[..]), 0, SUPERBLOCK_BYTES);
             let kind = IoKind::Write { offset, data, fua };
-            self.io(device, Purpose::Superblock { device }, kind);
+            self.out.io(device, Purpose::Superblock { device }, kind);
             pending += 1;
         }
         let flight = self.persist.flight.as_mut().expect("a flight was begun");
@@ -508,7 +508,7 @@ impl Array {
         let flight = self.persist.flight.as_ref();
         let goes_on = canary::hit(Canary::FirstWaveGoesOn);
         flight.filter(|_| !goes_on).is_some_and(|flight| {
-            let left = |reader: &Reader| !self.members.contains_key(&reader.device);
+            let left = |reader: &Reader| !self.table.devices.contains_key(&reader.device);
             flight.copies == Copies::First && flight.devices.iter().any(left)
         })
     }
@@ -516,13 +516,13 @@ impl Array {
     /// The last durable table calls it in sync, or what it replaces, which keeps its old table.
     fn in_first_wave(&self, device: DeviceId) -> bool {
         // What it holds counts no more once the others know that it is one.
-        if self.spares.contains(&device) && !canary::hit(Canary::NewcomerHearsEarly) {
+        if self.table.spares.contains(&device) && !canary::hit(Canary::NewcomerHearsEarly) {
             return false;
         }
         let known = |member: &Member| self.persist.in_sync.contains(&Some(member.member));
         let replaces = |slot: &SlotUse| slot.current == Some(device) && slot.outgoing.is_some();
-        self.members.get(&device).is_some_and(known)
-            || self.slots.iter().any(replaces)
+        self.table.devices.get(&device).is_some_and(known)
+            || self.table.slots.iter().any(replaces)
             || canary::hit(Canary::NewcomerHearsEarly)
     }
 }

@@ -119,7 +119,7 @@ impl Map {
 impl Array {
     /// Looks for idle regions after a while.
     pub(crate) fn sweep_later(&mut self) {
-        let next = self.now.plus_ms(self.map.idle.clean_after_ms);
+        let next = self.out.now().plus_ms(self.map.idle.clean_after_ms);
         self.map.idle.sweep.get_or_insert(next);
     }
 
@@ -133,7 +133,7 @@ impl Array {
     /// Looks for open regions without writes and closes them, if it is time.
     pub(crate) fn sweep(&mut self) {
         let idle = &mut self.map.idle;
-        let due = idle.sweep.is_some_and(|at| at <= self.now);
+        let due = idle.sweep.is_some_and(|at| at <= self.out.now());
         if !due || self.stage != Stage::Serving || self.reshape.is_some() {
             return;
         }
@@ -158,13 +158,13 @@ impl Array {
         }
         let history = &mut self.map.regions[region.0 as usize].history;
         self.map.idle.close(history);
-        history.closed = Some(self.now);
+        history.closed = Some(self.out.now());
     }
 
     /// A region that is Clean is opened again.
     pub(crate) fn learn_habit(&mut self, region: RegionNo) {
         let history = &mut self.map.regions[region.0 as usize].history;
-        self.map.idle.open(history, self.now);
+        self.map.idle.open(history, self.out.now());
     }
 }
 

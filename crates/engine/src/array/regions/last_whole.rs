@@ -86,18 +86,18 @@ impl Array {
     /// it. While the map moves to its new places, superblocks tell of the old ones, and so of the
     /// version before.
     pub(crate) fn has_everywhere(&self, page: &Page) -> bool {
-        self.whole() && page.lagging.is_empty() && self.maps_are_found()
+        self.table.whole() && page.lagging.is_empty() && self.maps_are_found()
     }
 
     /// Pages are written where superblocks say.
     fn maps_are_found(&self) -> bool {
-        let mut members = self.members.values();
+        let mut members = self.table.devices.values();
         members.all(|member| member.places == member.layout)
     }
 
     /// What superblocks announce follows what pages say.
     pub(crate) fn note_whole_at(&mut self) {
-        let settled = self.whole() && !self.persist.view_due;
+        let settled = self.table.whole() && !self.persist.view_due;
         if self.sb.map_whole_at && settled && self.map.says_no_whole_at() {
             self.sb.map_whole_at = false;
         }

@@ -425,7 +425,7 @@ impl Array {
         self.set_phase(region, phase);
         let access = access(phase);
         // A shard that asked during the transition asks again, if the answer is not what it needs.
-        self.tell_all(&ToShard::Region { region, access });
+        self.out.message_all(&ToShard::Region { region, access });
         if matches!(phase, Phase::Open | Phase::NeedSync) {
             self.sweep_later();
         }
@@ -462,15 +462,15 @@ impl Array {
         let rows = self.geometry.region_rows(region);
         let (start, len) = (rows.start * self.geometry.strip, rows.end - rows.start);
         let len = len * self.geometry.strip;
-        let devices = self.live();
+        let devices = self.table.live();
         self.enter_zeroing(region, devices.len() as u32, then);
         for device in devices {
-            let offset = self.members[&device].layout.data_offset + start;
+            let offset = self.table.devices[&device].layout.data_offset + start;
             let kind = match then {
                 AfterZeroing::Unwritten => IoKind::Discard { offset, len },
                 _ => IoKind::WriteZeroes { offset, len },
             };
-            self.io(device, Purpose::Zero { region, device }, kind);
+            self.out.io(device, Purpose::Zero { region, device }, kind);
         }
     }
 
@@ -498,7 +498,7 @@ impl Array {
         }
         match then {
             AfterZeroing::Clean if !self.map.wanted(region) => {
-                if !self.whole() && !canary::hit(Canary::InitForgetsAbsent) {
+                if !self.table.whole() && !canary::hit(Canary::InitForgetsAbsent) {
                     self.map.mark_stale(region);
                 }
                 self.flush_region(region, false);
@@ -517,7 +517,7 @@ impl Array {
     }
 
     pub(crate) fn open_region(&mut self, region: RegionNo) {
-        if !self.whole() && !canary::hit(Canary::BehindNotSet) {
+        if !self.table.whole() && !canary::hit(Canary::BehindNotSet) {
             self.map.mark_stale(region);
         }
         self.set_phase(region, Phase::Opening);
@@ -528,7 +528,7 @@ impl Array {
     /// so does an image of one that is there. Durable when no page is being written.
     pub(crate) fn note_stale(&mut self, region: RegionNo) {
         let clean = self.map.phase(region) == Phase::Clean;
-        match self.whole() {
+        match self.table.whole() {
             // Any other takes a new version of its page when it becomes Clean.
             true if !clean => return,
             true => {}
@@ -577,11 +577,11 @@ impl Array {
         if self.holds_undecided(&undecided) {
             return;
         }
-        let says = page.says(self.whole());
+        let says = page.says(self.table.whole());
         if says > 0 && !self.persist.says_whole_at() {
             return;
         }
-        let live = self.live();
+        let live = self.table.live();
         let page = &mut self.map.pages[at as usize];
         page.says_whole_at = says > 0;
         let mut devices = std::mem::take(&mut page.lagging);
@@ -613,7 +613,7 @@ impl Array {
             .collect();
         self.map.pages[at as usize].pending = devices.len() as u32;
         for device in devices {
-            let member = &self.members[&device];
+            let member = &self.table.devices[&device];
             let offset = place(&member.places, at, sequence);
             let image = MapPage {
                 array: self.sb.array,
@@ -629,7 +629,8 @@ impl Array {
             let fua = member.info.volatile_cache;
             let data = Slice::new(Buf::from_bytes(&image.encode(offset)[..]), 0, PAGE_BYTES);
             let kind = IoKind::Write { offset, data, fua };
-            self.io(device, Purpose::MapPage { page: at, device }, kind);
+            self.out
+                .io(device, Purpose::MapPage { page: at, device }, kind);
         }
     }
 
@@ -674,7 +675,7 @@ impl Array {
             Phase::Unmapping => {
                 // Shards answer zeros from now on, and say when nothing is left that reads the
                 // members; then the members' blocks go.
-                self.tell_all(&ToShard::Region {
+                self.out.message_all(&ToShard::Region {
                     region,
                     access: RegionAccess::Unwritten,
                 });
@@ -684,7 +685,7 @@ impl Array {
                         waits: u32::from(self.shards),
                     },
                 );
-                self.tell_all(&ToShard::CloseRegion {
+                self.out.message_all(&ToShard::CloseRegion {
                     region,
                     only_if: CloseIf::Always,
                 });
@@ -707,7 +708,8 @@ impl Array {
                 sync,
             },
         );
-        self.tell_all(&ToShard::CloseRegion { region, only_if });
+        self.out
+            .message_all(&ToShard::CloseRegion { region, only_if });
     }
 
     pub(crate) fn region_closed(
@@ -805,11 +807,12 @@ impl Array {
     /// was acknowledged there is durable then.
     pub(crate) fn flushed_for_stop(&mut self) -> bool {
         if self.map.stop_flush.is_none() {
-            let volatile = |d: &DeviceId| self.members[d].info.volatile_cache;
-            let devices: Vec<DeviceId> = self.live().into_iter().filter(volatile).collect();
+            let volatile = |d: &DeviceId| self.table.devices[d].info.volatile_cache;
+            let devices: Vec<DeviceId> = self.table.live().into_iter().filter(volatile).collect();
             self.map.stop_flush = Some(devices.len());
             for device in devices {
-                self.io(device, Purpose::LastFlush { device }, IoKind::Flush);
+                self.out
+                    .io(device, Purpose::LastFlush { device }, IoKind::Flush);
             }
         }
         self.map.stop_flush == Some(0)
@@ -853,7 +856,7 @@ impl Array {
                     },
                 );
                 // Writes that the closing waits for may have to compute what a lost member held.
-                self.tell_all(&ToShard::Synced { region });
+                self.out.message_all(&ToShard::Synced { region });
             }
             _ => {}
         }
@@ -868,7 +871,7 @@ impl Array {
             let (region, bytes, alone) = self.geometry.region_at(at);
             if !alone || bytes.start != at || bytes.end > offset + len {
                 // By the router's geometry it was one.
-                return self.out.push_back(ArrayOutput::Again(request));
+                return self.out.push(ArrayOutput::Again(request));
             }
             regions.push(region);
             at = bytes.end;
@@ -887,7 +890,7 @@ impl Array {
             }
         }
         if left == 0 {
-            return self.reply(id, Ok(()));
+            return self.out.reply(id, Ok(()));
         }
         self.map.unmapping.push((id, left, Ok(())));
         for region in close {
@@ -904,7 +907,7 @@ impl Array {
             *all = all.and(result);
             if *left == 0 {
                 let (_, _, all) = self.map.unmapping.swap_remove(at);
-                self.reply(id, all);
+                self.out.reply(id, all);
             }
         }
     }
@@ -912,7 +915,7 @@ impl Array {
     /// The array has failed: requests that wait for a region are answered.
     pub(crate) fn fail_unmaps(&mut self) {
         for (id, ..) in std::mem::take(&mut self.map.unmapping) {
-            self.reply(id, Err(RequestError::Failed));
+            self.out.reply(id, Err(RequestError::Failed));
         }
         self.map.regions.iter_mut().for_each(|r| r.unmap.clear());
     }

@@ -113,7 +113,11 @@ impl Array {
         }
         // What is built beside it, by a rebuild that began before this was known, agrees with the
         // strips that are left.
-        let rebuilds = self.slots.iter().filter(|slot| slot.incoming.is_some());
+        let rebuilds = self
+            .table
+            .slots
+            .iter()
+            .filter(|slot| slot.incoming.is_some());
         let alone = rebuilds.count() <= 1;
         let first = self.map.undecided().next().is_none();
         self.sb.witnessed = alone && (first || self.sb.witnessed);
@@ -155,7 +159,7 @@ impl Array {
         let parts = self.geometry.region_parts(region);
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
             let (offset, len) = (part.start, part.end - part.start);
-            self.event(match decided {
+            self.out.event(match decided {
                 None => EventKind::Undecided { offset, len },
                 Some(cause) => EventKind::Decided { offset, len, cause },
             });
@@ -190,14 +194,14 @@ impl Array {
         self.may_accept()?;
         let regions = self.map.undecided().count() as u64;
         self.jobs.accept = Some(Accept {
-            progress: Progress::begun(self.now),
+            progress: Progress::begun(self.out.now()),
             at: Row(0),
             epoch: self.sb.epoch,
             amiss: false,
             left: 0,
             total_bytes: regions * self.geometry.region_rows * self.geometry.strip,
         });
-        self.event(EventKind::JobStarted {
+        self.out.event(EventKind::JobStarted {
             kind: JobKind::Accept,
             from_bytes: 0,
         });
@@ -207,7 +211,7 @@ impl Array {
     pub(crate) fn stop_accepting(&mut self, cause: StopCause) {
         self.jobs.accept = None;
         let kind = JobKind::Accept;
-        self.event(EventKind::JobStopped { kind, cause });
+        self.out.event(EventKind::JobStopped { kind, cause });
     }
 
     /// True if it is at work.
@@ -239,7 +243,7 @@ impl Array {
         }
         self.jobs.accept = None;
         let inconsistent = job.progress.inconsistent;
-        self.event(EventKind::JobFinished {
+        self.out.event(EventKind::JobFinished {
             kind: JobKind::Accept,
             inconsistent,
             repaired: inconsistent,
@@ -280,7 +284,7 @@ impl Array {
             partial: false,
             done_bytes: job.progress.worked().min(job.total_bytes),
             total_bytes: job.total_bytes,
-            rate_bytes_per_s: job.progress.rate(self.now),
+            rate_bytes_per_s: job.progress.rate(self.out.now()),
             paused: false,
             held_back,
             foreground_p99_ns,

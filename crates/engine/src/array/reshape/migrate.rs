@@ -183,7 +183,7 @@ impl Array {
         if stop {
             let (kind, cause) = (JobKind::Restripe, StopCause::Asked);
             self.moving.told = false;
-            self.event(EventKind::JobStopped { kind, cause });
+            self.out.event(EventKind::JobStopped { kind, cause });
         }
         self.touch();
         Ok(Changed::Yes)
@@ -194,14 +194,14 @@ impl Array {
         self.moving.blocked = Some(cause);
         self.moving.told = false;
         let kind = JobKind::Restripe;
-        self.event(EventKind::JobStopped { kind, cause });
+        self.out.event(EventKind::JobStopped { kind, cause });
     }
 
     // ---- windows -----------------------------------------------------------------------------
 
     /// Begins the next window, if its time has come.
     pub(crate) fn drive_moving(&mut self) {
-        self.moving.next_at = self.moving.next_at.filter(|&at| at > self.now);
+        self.moving.next_at = self.moving.next_at.filter(|&at| at > self.out.now());
         let waits = self.persist.view_due || self.reshape.is_some();
         let going = self.sb.moving.is_some_and(|moving| !moving.stopped);
         let held = self.moving.next_at.is_some() || self.moving.blocked.is_some();
@@ -209,10 +209,10 @@ impl Array {
             return;
         }
         if !std::mem::replace(&mut self.moving.told, true) {
-            (self.moving.started, self.moving.worked) = (self.now, 0);
+            (self.moving.started, self.moving.worked) = (self.out.now(), 0);
             let from_bytes = self.geometry.frontier();
             let kind = JobKind::Restripe;
-            self.event(EventKind::JobStarted { kind, from_bytes });
+            self.out.event(EventKind::JobStarted { kind, from_bytes });
         }
         // One window may follow the other at once.
         self.sweep();
@@ -220,7 +220,7 @@ impl Array {
         if window.ends() && self.spares_to_be() > SPARES_MAX {
             return;
         }
-        window.begun = self.now;
+        window.begun = self.out.now();
         self.begin_window(window);
     }
 
@@ -389,7 +389,7 @@ impl Array {
 
     fn move_io(&mut self, device: DeviceId, io: MoveIo, kind: IoKind) {
         self.window().expect("a window is at work").pending += 1;
-        self.io(device, Purpose::Move { device, io }, kind);
+        self.out.io(device, Purpose::Move { device, io }, kind);
     }
 
     /// Reads what is to move, every column of it: rows that were never written are zeros.
@@ -419,12 +419,12 @@ impl Array {
     }
 
     fn read_source(&mut self, slot: usize, at: usize, len: usize) {
-        let Some(device) = self.slots[slot].current else {
+        let Some(device) = self.table.slots[slot].current else {
             return;
         };
         let window = self.window().expect("a window is at work");
         let first = window.source;
-        let offset = self.members[&device].layout.data_offset;
+        let offset = self.table.devices[&device].layout.data_offset;
         let offset = offset + first * self.geometry.strip + at as u64;
         let (buf, start) = (Buf::zeroed(len), 0);
         let kind = IoKind::Read {
@@ -472,7 +472,7 @@ impl Array {
 
     fn source_offset(&mut self, device: DeviceId, at: usize) -> u64 {
         let first = self.window().map_or(0, |window| window.source);
-        let member = self.members.get(&device);
+        let member = self.table.devices.get(&device);
         let data = member.map_or(0, |member| member.layout.data_offset);
         data + first * self.geometry.strip + at as u64
     }
@@ -514,7 +514,7 @@ impl Array {
     }
 
     fn begin_copy(&mut self) {
-        let mut devices = self.live();
+        let mut devices = self.table.live();
         if canary::hit(Canary::CopyOnOneMember) {
             devices.truncate(1);
         }
@@ -569,10 +569,11 @@ impl Array {
         from: u64,
         columns: &'c [Vec<u8>],
     ) -> Vec<(DeviceId, u64, &'c [u8])> {
-        let slots = self.slots.iter().zip(columns);
+        let slots = self.table.slots.iter().zip(columns);
         let put = |(slot, bytes): (&crate::array::SlotUse, &'c Vec<u8>)| {
             let device = slot.current?;
-            let offset = self.members[&device].layout.data_offset + from * self.geometry.strip;
+            let offset =
+                self.table.devices[&device].layout.data_offset + from * self.geometry.strip;
             Some((device, offset, &bytes[..]))
         };
         slots.filter_map(put).collect()
@@ -601,8 +602,8 @@ impl Array {
             return;
         };
         let strip = self.geometry.strip;
-        for device in self.live() {
-            let offset = self.members[&device].layout.data_offset + rows.start * strip;
+        for device in self.table.live() {
+            let offset = self.table.devices[&device].layout.data_offset + rows.start * strip;
             let len = (rows.end - rows.start) * strip;
             self.move_io(device, MoveIo::Write, IoKind::WriteZeroes { offset, len });
         }
@@ -610,8 +611,8 @@ impl Array {
 
     fn flush_window(&mut self) {
         self.doing(Doing::Flushing);
-        for device in self.live() {
-            if self.members[&device].info.volatile_cache {
+        for device in self.table.live() {
+            if self.table.devices[&device].info.volatile_cache {
                 self.move_io(device, MoveIo::Write, IoKind::Flush);
             }
         }
@@ -657,13 +658,13 @@ impl Array {
     pub(crate) fn window_over(&mut self, window: &Window, done: bool) {
         if !done {
             if self.moving.blocked.is_none() && !window.empty {
-                self.moving.next_at = Some(self.now.plus_ms(AGAIN_MS));
+                self.moving.next_at = Some(self.out.now().plus_ms(AGAIN_MS));
             }
             return;
         }
         if window.ends() {
             self.moving = Move::default();
-            self.event(EventKind::JobFinished {
+            self.out.event(EventKind::JobFinished {
                 kind: JobKind::Restripe,
                 inconsistent: 0,
                 repaired: 0,
@@ -673,20 +674,20 @@ impl Array {
         if !window.empty {
             let row_bytes = self.geometry.row_columns() * self.geometry.strip;
             self.moving.worked += (window.to - window.from) * row_bytes;
-            let took_ns = self.now.since(window.begun);
+            let took_ns = self.out.now().since(window.begun);
             if std::mem::take(&mut self.moving.beside) {
                 // Not so long ago as the window took: requests waited for it.
                 self.pace_beside_move(1, None);
             }
             let member_bytes = (window.to - window.from) * self.geometry.strip;
             let pause_ns = self.pause_after(took_ns, member_bytes);
-            self.moving.next_at = (pause_ns > 0).then(|| Time(self.now.0 + pause_ns));
+            self.moving.next_at = (pause_ns > 0).then(|| Time(self.out.now().0 + pause_ns));
         }
     }
 
     pub(crate) fn move_status(&self) -> Option<JobStatus> {
         let moving = self.sb.moving?;
-        let ns = u128::from(self.now.since(self.moving.started).max(1));
+        let ns = u128::from(self.out.now().since(self.moving.started).max(1));
         let rate = u128::from(self.moving.worked) * 1_000_000_000 / ns;
         let waits = self.moving.blocked.is_some() || !self.in_order();
         let at_work = self.reshape.is_some();

@@ -179,13 +179,13 @@ impl Array {
         let going = self.going();
         let whole =
             |(at, s): (usize, &SlotUse)| (s.current.is_some() || going.contains(&at)) && alone(s);
-        self.slots.iter().enumerate().all(whole) && !self.map.syncing()
+        self.table.slots.iter().enumerate().all(whole) && !self.map.syncing()
     }
 
     /// Superblocks of devices that grew go to their new ends.
     pub(crate) fn note_sizes(&mut self, sizes: &[(DeviceId, u64)]) -> Changed {
         let shrunk = |(device, bytes): &&(DeviceId, u64)| {
-            let member = self.members.get(device);
+            let member = self.table.devices.get(device);
             // A size of 0: the device was pulled, and its I/O reports that.
             member.is_some_and(|m| *bytes > 0 && *bytes < m.layout.device_bytes)
         };
@@ -198,12 +198,12 @@ impl Array {
             self.member_out(device, OutCause::Shrunk);
         }
         for (device, bytes) in sizes {
-            if let Some(member) = self.members.get_mut(device) {
+            if let Some(member) = self.table.devices.get_mut(device) {
                 member.info.bytes = member.info.bytes.max(*bytes);
             }
         }
         let grew = |member: &Member| member.info.bytes > member.layout.device_bytes;
-        match self.members.values().any(grew) {
+        match self.table.devices.values().any(grew) {
             true => {
                 self.touch();
                 Changed::Yes
@@ -230,7 +230,7 @@ impl Array {
 
     /// Data that every member and spare has room for, if that is more than now.
     fn growth(&self) -> Result<u64, CommandError> {
-        let sizes = self.members.values().map(|member| member.info.bytes);
+        let sizes = self.table.devices.values().map(|member| member.info.bytes);
         self.growth_within(sizes.min().unwrap_or(0))
     }
 
@@ -241,7 +241,7 @@ impl Array {
             told.map(|(_, bytes)| *bytes)
                 .fold(member.info.bytes, u64::max)
         };
-        let smallest = self.members.iter().map(now).min().unwrap_or(0);
+        let smallest = self.table.devices.iter().map(now).min().unwrap_or(0);
         self.growth_within(smallest).map(|_| ())
     }
 
@@ -256,7 +256,7 @@ impl Array {
             Ok(layout) => {
                 let grown = Superblock {
                     layout,
-                    ..self.sb.clone()
+                    ..self.superblock()
                 };
                 limits::may_be_as_large(&grown)?;
                 Ok(data_bytes)
@@ -288,18 +288,22 @@ impl Array {
     /// As far as sizes and shapes say; buffers are looked at when shards hold.
     fn may_join(&self, devices: &[NewDevice], joining: Joining) -> Result<(), CommandError> {
         let infos: Vec<DeviceInfo> = devices.iter().map(|new| new.info).collect();
-        let granularities = self.members.values().map(|m| m.info.granularity_bytes);
+        let granularities = self
+            .table
+            .devices
+            .values()
+            .map(|m| m.info.granularity_bytes);
         let shards = Shards {
             count: self.shards,
             strips: usize::MAX,
             granularity_bytes: granularities.max().unwrap_or(0),
         };
-        limits::may_join(&self.sb, &infos, joining, shards)
+        limits::may_join(&self.superblock(), &infos, joining, shards)
     }
 
     /// The superblock with so many more parities, which have no members yet.
     fn raised(&self, more: usize) -> Result<Superblock, CommandError> {
-        let mut sb = limits::wider(&self.sb, more, Joining::Parities)?;
+        let mut sb = limits::wider(&self.superblock(), more, Joining::Parities)?;
         let nobody = SlotRecord {
             member: MemberUuid([0; 16]),
             state: SlotState::Missing,
@@ -338,7 +342,7 @@ impl Array {
 
     /// (1)
     fn quiesce_shards(&mut self) -> Step {
-        self.tell_all(&ToShard::Quiesce);
+        self.out.message_all(&ToShard::Quiesce);
         let waits = (0..self.shards).map(ShardNo).collect();
         let buffers = usize::MAX;
         Step::Holding { waits, buffers }
@@ -352,8 +356,8 @@ impl Array {
         }
         for new in &shape.devices {
             self.admit(new).expect("it was looked at");
-            self.spares.push(new.device);
-            self.sb.spares.push(new.member);
+            self.table.spares.push(new.device);
+            self.table.listed.push(new.member);
         }
         self.touch();
         self.begin_with(Some(id), Change::Restripe(shape), Step::Joining);
@@ -369,7 +373,7 @@ impl Array {
     fn restriped(&self, shape: &NewShape) -> Result<Superblock, CommandError> {
         let devices = &shape.devices;
         let joining = Joining::Data(shape.data);
-        let mut sb = limits::wider(&self.sb, devices.len(), joining)?;
+        let mut sb = limits::wider(&self.superblock(), devices.len(), joining)?;
         let since = sb.epoch.next();
         sb.slots.extend(devices.iter().map(|new| SlotRecord {
             member: new.member,
@@ -401,7 +405,7 @@ impl Array {
             // What waits in shards is answered by the view that says so.
             if let Some(reshape) = self.reshape.take() {
                 if let Some(id) = reshape.id {
-                    self.done(id, Err(CommandError::NotServing));
+                    self.out.done(id, Err(CommandError::NotServing));
                 }
                 self.release(reshape.unmaps, reshape.commands);
             }
@@ -512,7 +516,7 @@ impl Array {
             &Change::DropParity(fewer) => self.leave_slots(fewer.parities),
             Change::Mirror => self.take_shape(),
             Change::Restripe(NewShape { devices, .. }) => {
-                self.entering = devices.iter().map(|new| new.device).collect();
+                self.table.entering = devices.iter().map(|new| new.device).collect();
                 self.rewrite_map();
                 self.rewrite_list();
                 self.drive_unreadable();
@@ -536,7 +540,7 @@ impl Array {
         let over = matches!(step, Step::Telling | Step::Applying { .. });
         over || devices
             .iter()
-            .all(|new| self.members.contains_key(&new.device))
+            .all(|new| self.table.devices.contains_key(&new.device))
     }
 
     /// Brings the newest version of every page and of the list to the B places; true when they are
@@ -545,8 +549,8 @@ impl Array {
         if !self.metadata_quiet() {
             return false;
         }
-        let live = self.live();
-        let elsewhere = live.iter().any(|d| self.members[d].list_place == 0);
+        let live = self.table.live();
+        let elsewhere = live.iter().any(|d| self.table.devices[d].list_place == 0);
         let moved = self.map.gather_in_b();
         if elsewhere {
             self.rewrite_list();
@@ -562,7 +566,7 @@ impl Array {
 
     /// The layout of a member, as it is to be.
     fn layout_to_be(&self, device: DeviceId, data_bytes: u64) -> Layout {
-        let member = &self.members[&device];
+        let member = &self.table.devices[&device];
         let grown = member
             .layout
             .grown(data_bytes, member.info.bytes, self.sb.strip_bytes);
@@ -594,12 +598,12 @@ impl Array {
         let added = self.added_to_last(data_bytes).filter(|_| !forgets);
         let strip = self.geometry.strip;
         let mut pending = 0;
-        for device in self.live() {
+        for device in self.table.live() {
             if let Some((_, rows)) = &added {
-                let offset = self.members[&device].layout.data_offset + rows.start * strip;
+                let offset = self.table.devices[&device].layout.data_offset + rows.start * strip;
                 let len = (rows.end - rows.start) * strip;
                 let kind = IoKind::WriteZeroes { offset, len };
-                self.io(device, Purpose::Extend { device }, kind);
+                self.out.io(device, Purpose::Extend { device }, kind);
                 pending += 1;
             }
         }
@@ -608,12 +612,13 @@ impl Array {
 
     /// A member has the zeroes; then it flushes them.
     pub(crate) fn extended(&mut self, device: DeviceId) {
-        let member = self.members.get_mut(&device);
+        let member = self.table.devices.get_mut(&device);
         let flushes = member.is_some_and(|member| {
             !std::mem::replace(&mut member.extended, true) && member.info.volatile_cache
         });
         if flushes {
-            self.io(device, Purpose::Extend { device }, IoKind::Flush);
+            self.out
+                .io(device, Purpose::Extend { device }, IoKind::Flush);
         } else if let Some(Reshape {
             step: Step::Extending { pending },
             ..
@@ -630,15 +635,18 @@ impl Array {
         let Change::Grow { data_bytes } = reshape.change else {
             unreachable!("only growth moves the map")
         };
-        if let Some((last, _)) = self.added_to_last(data_bytes).filter(|_| !self.whole()) {
+        if let Some((last, _)) = self
+            .added_to_last(data_bytes)
+            .filter(|_| !self.table.whole())
+        {
             // A member lost since the change began may lack the zeroes, however quiet the region
             // was.
             self.map.mark_stale(last);
         }
-        let devices: Vec<DeviceId> = self.members.keys().copied().collect();
+        let devices: Vec<DeviceId> = self.table.devices.keys().copied().collect();
         for device in devices {
             let layout = self.layout_to_be(device, data_bytes);
-            let member = self.members.get_mut(&device).expect("one of them");
+            let member = self.table.devices.get_mut(&device).expect("one of them");
             (member.places, member.extended) = (layout, false);
             self.map.extend_to(layout.regions(), layout.map_pages);
         }
@@ -655,10 +663,16 @@ impl Array {
         let reshape = self.reshape.as_mut().expect("it is under way");
         match std::mem::replace(&mut reshape.change, Change::AddParity(Vec::new())) {
             Change::Grow { .. } => {
-                self.members
+                self.table
+                    .devices
                     .values_mut()
                     .for_each(|member| member.layout = member.places);
-                let any = self.members.values().next().expect("an array has members");
+                let any = self
+                    .table
+                    .devices
+                    .values()
+                    .next()
+                    .expect("an array has members");
                 self.sb.layout = Layout {
                     device_bytes: self.sb.layout.device_bytes,
                     ..any.layout
@@ -666,16 +680,15 @@ impl Array {
                 self.geometry = Arc::new(Geometry::of(&self.sb));
             }
             Change::AddParity(devices) => {
-                let first = self.slots.len();
+                let first = self.table.slots.len();
                 if self.geometry.m == 0 {
                     self.map.nothing_to_sync();
                 }
                 let raised = self.raised(devices.len());
-                self.sb = raised.expect("looked at when it was asked for");
-                self.geometry = Arc::new(Geometry::of(&self.sb));
+                self.take_superblock(raised.expect("looked at when it was asked for"));
                 self.note_absence();
                 for (at, new) in (first..).zip(devices) {
-                    self.slots.push(SlotUse::default());
+                    self.table.slots.push(SlotUse::default());
                     // It may have shrunk or vanished meanwhile: then the slot is empty.
                     if self.admit(&new).is_ok() {
                         self.join(at, new.device);
@@ -684,22 +697,20 @@ impl Array {
             }
             Change::DropParity(fewer) => self.lose_slots(fewer),
             Change::Mirror => {
-                let copies = limits::mirror(&self.sb);
-                self.sb = copies.expect("looked at when it was asked for");
-                self.geometry = Arc::new(Geometry::of(&self.sb));
+                let copies = limits::mirror(&self.superblock());
+                self.take_superblock(copies.expect("looked at when it was asked for"));
             }
             Change::Restripe(shape) => {
                 let restriped = self.restriped(&shape);
                 let strip_before = self.geometry.strip;
-                self.sb = restriped.expect("looked at when it was asked for");
-                self.geometry = Arc::new(Geometry::of(&self.sb));
+                self.take_superblock(restriped.expect("looked at when it was asked for"));
                 self.rows_shrink(strip_before / self.geometry.strip);
                 self.cover_at_rest();
-                self.entering.clear();
+                self.table.entering.clear();
                 for NewDevice { device, .. } in shape.devices {
-                    self.spares.retain(|spare| *spare != device);
+                    self.table.spares.retain(|spare| *spare != device);
                     let current = Some(device);
-                    self.slots.push(SlotUse {
+                    self.table.slots.push(SlotUse {
                         current,
                         ..SlotUse::default()
                     });
@@ -719,6 +730,13 @@ impl Array {
         Step::Telling
     }
 
+    /// The array works by this superblock from now on.
+    fn take_superblock(&mut self, sb: Superblock) {
+        self.sb = sb;
+        self.table.take(&mut self.sb);
+        self.geometry = Arc::new(Geometry::of(&self.sb));
+    }
+
     /// The view of the new shape is on its way to the shards.
     pub(crate) fn shape_told(&mut self, version: u64) {
         let reshape = self.reshape.as_mut().expect("it tells");
@@ -731,17 +749,17 @@ impl Array {
         let (from_bytes, from) = reshape.before;
         let (to_bytes, to) = (self.geometry.size(), self.sb.level);
         if from_bytes != to_bytes {
-            self.event(EventKind::Grown {
+            self.out.event(EventKind::Grown {
                 from_bytes,
                 to_bytes,
             });
         }
         if to.parity_count() < from.parity_count() {
-            return self.event(EventKind::LevelLowered { from, to });
+            return self.out.event(EventKind::LevelLowered { from, to });
         }
         let raised = self.sb.moving.is_none() || from == Level::Raid1;
         if from != to && raised && !window {
-            self.event(EventKind::LevelRaised { from, to });
+            self.out.event(EventKind::LevelRaised { from, to });
         }
     }
 
@@ -750,12 +768,12 @@ impl Array {
         let reshape = self.reshape.take().expect("it was under way");
         // Not before: a request for what is new may come to any of them.
         self.out
-            .push_back(ArrayOutput::Reshaped(Arc::clone(&self.geometry)));
+            .push(ArrayOutput::Reshaped(Arc::clone(&self.geometry)));
         if let Change::Window(window) = &reshape.change {
             self.window_over(window, true);
         }
         if let Some(id) = reshape.id {
-            self.done(id, Ok(Changed::Yes));
+            self.out.done(id, Ok(Changed::Yes));
         }
         self.release(reshape.unmaps, reshape.commands);
     }
@@ -766,7 +784,7 @@ impl Array {
         match &reshape.change {
             Change::Window(window) => self.window_over(window, false),
             Change::Restripe(NewShape { devices, .. }) => {
-                self.entering.clear();
+                self.table.entering.clear();
                 for new in devices {
                     self.give_up_spare(new.device);
                 }
@@ -774,10 +792,10 @@ impl Array {
             _ => {}
         }
         if let Some(id) = reshape.id {
-            self.done(id, Err(error));
+            self.out.done(id, Err(error));
         }
         if !matches!(reshape.step, Step::Joining | Step::Opening) {
-            self.tell_all(&ToShard::Resume);
+            self.out.message_all(&ToShard::Resume);
         }
         self.release(reshape.unmaps, reshape.commands);
     }
@@ -788,7 +806,7 @@ impl Array {
             self.unmap_asked(request);
         }
         for (id, command) in commands {
-            self.command(self.now, id, command);
+            self.command(self.out.now(), id, command);
         }
     }
 }

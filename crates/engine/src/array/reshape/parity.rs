@@ -32,13 +32,11 @@ use strake_format::*;
 use crate::array::reshape::{Change, Step};
 use crate::array::{Array, SlotUse};
 use crate::canary::{self, Canary};
-use crate::geometry::Geometry;
 use crate::proto::*;
 use crate::provision::limits;
 use crate::units::*;
 
 use std::ops::Range;
-use std::sync::Arc;
 
 impl Array {
     /// Begins to let parities go; `None`: [`ArrayOutput::Done`] follows.
@@ -58,7 +56,7 @@ impl Array {
             return self.may_restripe(&leaving(fewer));
         }
         self.may_reshape()?;
-        limits::may_drop(&self.sb, fewer)
+        limits::may_drop(&self.superblock(), fewer)
     }
 
     /// Begins to become a mirror; `None`: [`ArrayOutput::Done`] follows.
@@ -72,12 +70,12 @@ impl Array {
 
     pub(crate) fn may_become_mirror(&self) -> Result<(), CommandError> {
         self.may_reshape()?;
-        limits::mirror(&self.sb).map(|_| ())
+        limits::mirror(&self.superblock()).map(|_| ())
     }
 
     /// Slots that data has left, and that are about to go. Not while the move is told to stop.
     pub(crate) fn going(&self) -> Range<usize> {
-        let all = self.slots.len();
+        let all = self.table.slots.len();
         match self.sb.moving {
             Some(moving) if !moving.stopped => self.geometry.gone(),
             _ => all..all,
@@ -87,8 +85,8 @@ impl Array {
     /// Spares that there will be when a move is over.
     pub(crate) fn spares_to_be(&self) -> usize {
         let fewer = self.geometry.to_go().unwrap_or(0);
-        let going = self.sb.slots.iter().rev().take(fewer);
-        self.sb.spares.len() + going.filter(|slot| !slot.member.is_nil()).count()
+        let going = self.table.records.iter().rev().take(fewer);
+        self.table.listed.len() + going.filter(|slot| !slot.member.is_nil()).count()
     }
 
     /// (1) The members of the last slots become spares.
@@ -101,14 +99,14 @@ impl Array {
             kept: false,
             known: Known::default(),
         };
-        for at in self.slots.len() - fewer..self.slots.len() {
-            let left = std::mem::take(&mut self.slots[at]);
+        for at in self.table.slots.len() - fewer..self.table.slots.len() {
+            let left = std::mem::take(&mut self.table.slots[at]);
             // One that data has left may have been lost since.
             if let Some(device) = left.current {
-                self.spares.push(device);
-                self.sb.spares.push(self.members[&device].member);
+                self.table.spares.push(device);
+                self.table.listed.push(self.table.devices[&device].member);
             }
-            self.sb.slots[at] = nobody;
+            self.table.records[at] = nobody;
         }
         self.note_absence();
         self.membership_changed();
@@ -117,12 +115,12 @@ impl Array {
 
     /// (2) The slots are no more.
     pub(crate) fn lose_slots(&mut self, fewer: Fewer) {
-        let narrow = limits::narrower(&self.sb, fewer);
-        self.sb = narrow.expect("looked at when it was asked for");
-        self.sb.moving = None;
-        self.geometry = Arc::new(Geometry::of(&self.sb));
-        let left = self.sb.slots.len();
-        let gone = self.slots.drain(left..);
+        let narrow = limits::narrower(&self.superblock(), fewer);
+        let mut narrow = narrow.expect("looked at when it was asked for");
+        narrow.moving = None;
+        self.take_superblock(narrow);
+        let left = self.table.records.len();
+        let gone = self.table.slots.drain(left..);
         assert!(
             gone.into_iter()
                 .all(|slot: SlotUse| slot.current.or(slot.incoming).is_none()),

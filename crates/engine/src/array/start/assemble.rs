@@ -5,18 +5,19 @@
 //! refused. Nothing is written before [`Array::start`].
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use slab::Slab;
 use strake_format::*;
 
 use crate::array::jobs::Jobs;
 use crate::array::jobs::zeroing::Init;
 use crate::array::members::rejoin::{comes_back, keeps};
+use crate::array::members::table::Table;
 use crate::array::metadata::bad_blocks::{self, Unreadable};
 use crate::array::metadata::log_coverage::LogCoverage;
 use crate::array::metadata::superblocks::{Persist, SuperblockWaiter, in_sync};
+use crate::array::outbox::Outbox;
 use crate::array::regions::Map;
 use crate::array::regions::last_whole::whole_at;
 use crate::array::reshape::migrate::Move;
@@ -793,10 +794,8 @@ impl Array {
             geometry: Arc::new(geometry),
             shards: options.shards,
             stage: Stage::Starting,
+            table: Table::of(&mut sb, members, slots, spares),
             sb,
-            members,
-            slots,
-            spares,
             view: Arc::default(),
             log_coverage,
             replay,
@@ -804,7 +803,6 @@ impl Array {
             moving: Move::default(),
             init: Init::default(),
             resumed,
-            entering: Vec::new(),
             elsewhere: false,
             resplit: false,
             window_bytes: options.window_bytes,
@@ -814,16 +812,13 @@ impl Array {
             unreadable,
             lease: crate::array::read_lease::LeaseState::default(),
             jobs: Jobs::default(),
-            ios: Slab::new(),
-            out: VecDeque::new(),
-            now: Time::default(),
+            out: Outbox::new(options.shards, options.unix_s),
             shown: ArrayState::Stopped,
             stop: None,
             unclean: unclean && dirty,
             forced,
             hedging: options.hedging,
             overdue: Default::default(),
-            wall: (Time::default(), options.unix_s),
         };
         // Of a growth that was cut off: superblocks of the new shape come first, then what lies in
         // its places, which may be the only whole ones that an old superblock points at.
@@ -854,13 +849,13 @@ impl Array {
         let rows = untrue.map(|region| self.geometry.region_rows(region));
         let rows: u64 = rows.map(|rows| rows.end - rows.start).sum();
         let bytes_max = rows * self.geometry.strip * self.forced.len() as u64;
-        self.event(EventKind::Forced { bytes_max });
+        self.out.event(EventKind::Forced { bytes_max });
     }
 
     /// Members that the table has and that were not found: out from now on.
     fn tell_gone(&mut self, gone: Vec<(Slot, OutCause)>) {
         for (slot, cause) in gone {
-            self.event(EventKind::MemberOut {
+            self.out.event(EventKind::MemberOut {
                 slot,
                 device: None,
                 cause,

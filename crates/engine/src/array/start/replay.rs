@@ -168,10 +168,10 @@ impl Array {
     /// Flushes; everything else follows from completions.
     pub(crate) fn begin_replay(&mut self) {
         self.stage = Stage::Recovering;
-        let devices = self.live();
+        let devices = self.table.live();
         let volatile: Vec<DeviceId> = devices
             .into_iter()
-            .filter(|d| self.members[d].info.volatile_cache)
+            .filter(|d| self.table.devices[d].info.volatile_cache)
             .collect();
         self.replaying().phase = Phase::Flush;
         for device in volatile {
@@ -182,7 +182,7 @@ impl Array {
 
     fn replay_io(&mut self, device: DeviceId, io: ReplayIo, kind: IoKind) {
         self.replaying().pending += 1;
-        self.io(device, Purpose::Replay { device, io }, kind);
+        self.out.io(device, Purpose::Replay { device, io }, kind);
     }
 
     pub(crate) fn replay_done(&mut self, device: DeviceId, io: ReplayIo, completion: Completion) {
@@ -212,11 +212,11 @@ impl Array {
         let piece = &self.replaying().jobs[job].piece;
         let (stripe, lo) = (piece.stripe, piece.lo);
         let offset = self.replay_offset(device, stripe) + lo;
-        if let Some(member) = self.members.get_mut(&device) {
+        if let Some(member) = self.table.devices.get_mut(&device) {
             member.counts.reads += 1;
         }
-        if let Some(slot) = self.slot_of(device) {
-            self.event(EventKind::ReadError {
+        if let Some(slot) = self.table.slot_of(device) {
+            self.out.event(EventKind::ReadError {
                 slot,
                 device,
                 offset,
@@ -269,7 +269,7 @@ impl Array {
 
     /// The member that a column can be read from, and those that it is to be written to.
     fn column_members(&self, stripe: StripeNo, column: usize) -> (Option<DeviceId>, Vec<DeviceId>) {
-        let slot = &self.slots[usize::from(self.geometry.slot(stripe, column).0)];
+        let slot = &self.table.slots[usize::from(self.geometry.slot(stripe, column).0)];
         let row = self.geometry.row(stripe).1;
         let region = self.geometry.region(row);
         // One that came back holds what it does not lack, and is to hold what is decided there.
@@ -348,7 +348,7 @@ impl Array {
 
     fn replay_offset(&self, device: DeviceId, stripe: StripeNo) -> u64 {
         let row = self.geometry.row(stripe).1;
-        self.members[&device].layout.data_offset + self.geometry.row_offset(row)
+        self.table.devices[&device].layout.data_offset + self.geometry.row_offset(row)
     }
 
     /// Bytes of each strip that a chunk may cover, so that its records fit into the place that is
@@ -432,7 +432,7 @@ impl Array {
         let first = Row(self.geometry.region_rows(region).start);
         for column in job.twice.each() {
             let slot = self.geometry.slot(piece.stripe, column);
-            let slot = &mut self.slots[slot.index()];
+            let slot = &mut self.table.slots[slot.index()];
             slot.rebuilt = slot.rebuilt.min(first);
             slot.flushed = slot.flushed.min(first);
         }
@@ -464,8 +464,8 @@ impl Array {
         let plan = crate::log::layout::divide(&self.geometry, layout.log_bytes, self.shards);
         let room = plan.map_or(0, |plan| plan.recovery_bytes / 2);
         let offset = layout.log_offset + layout.log_bytes - room * (1 + sequence % 2);
-        for device in self.live() {
-            let member = &self.members[&device];
+        for device in self.table.live() {
+            let member = &self.table.devices[&device];
             let head = BatchHead {
                 array,
                 member: member.member,
@@ -511,7 +511,7 @@ impl Array {
         for part in &parts {
             let blocks = self.geometry.blocks(part);
             let (offset, len) = (blocks.start * block, (blocks.end - blocks.start) * block);
-            self.event(EventKind::GivenUp { offset, len });
+            self.out.event(EventKind::GivenUp { offset, len });
         }
     }
 
@@ -538,7 +538,7 @@ impl Array {
                     for device in targets {
                         let offset = self.replay_offset(device, piece.stripe) + piece.lo;
                         let data = Slice::new(Buf::from_bytes(content), 0, content.len());
-                        let fua = self.members[&device].info.volatile_cache;
+                        let fua = self.table.devices[&device].info.volatile_cache;
                         let kind = IoKind::Write { offset, data, fua };
                         self.replay_io(device, ReplayIo::Write, kind);
                     }
@@ -556,7 +556,7 @@ impl Array {
         replay.stripes.sort_unstable();
         replay.stripes.dedup();
         self.persist.view_due |= self.log_coverage.replayed(replay.next_operation);
-        self.event(EventKind::LogReplayed {
+        self.out.event(EventKind::LogReplayed {
             records: replay.records,
             stripes: replay.stripes.len() as u64,
             unreadable: replay.unreadable,

@@ -89,12 +89,12 @@ impl Array {
     fn resumed_io(&mut self, device: DeviceId, kind: IoKind) {
         self.resumed.as_mut().expect("it is under way").pending += 1;
         let io = MoveIo::Write;
-        self.io(device, Purpose::Move { device, io }, kind);
+        self.out.io(device, Purpose::Move { device, io }, kind);
     }
 
     /// A device that has the copy keeps it as it is: a power cut could tear all copies at once.
     fn begin_copy_of_resumed(&mut self) {
-        let live = self.live();
+        let live = self.table.live();
         let resumed = self.resumed.as_mut().expect("it is under way");
         resumed.phase = Phase::Copying;
         let has = |device: &DeviceId| resumed.had.contains(device);
@@ -103,7 +103,7 @@ impl Array {
             resumed.to_copy = lacks;
         }
         for device in had {
-            if self.members[&device].info.volatile_cache {
+            if self.table.devices[&device].info.volatile_cache {
                 self.resumed_io(device, IoKind::Flush);
             }
         }
@@ -129,10 +129,10 @@ impl Array {
 
     /// What makes the copy durable on a device; nothing where that has left.
     pub(crate) fn copies_for(&self, copy: &Copy, device: DeviceId) -> Vec<IoKind> {
-        if !self.live().contains(&device) {
+        if !self.table.live().contains(&device) {
             return Vec::new();
         }
-        let member = &self.members[&device];
+        let member = &self.table.devices[&device];
         let fua = member.info.volatile_cache;
         let (array, uuid, epoch) = (self.sb.array, member.member, self.sb.epoch);
         let batches = copy.encode(&self.geometry, &member.layout, array, uuid, epoch);
@@ -157,8 +157,8 @@ impl Array {
 
     fn flush_resumed(&mut self) {
         self.resumed.as_mut().expect("it is under way").phase = Phase::Flushing;
-        for device in self.live() {
-            if self.members[&device].info.volatile_cache {
+        for device in self.table.live() {
+            if self.table.devices[&device].info.volatile_cache {
                 self.resumed_io(device, IoKind::Flush);
             }
         }
