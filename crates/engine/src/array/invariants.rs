@@ -161,7 +161,9 @@ impl Array {
             }
             // (A replaced member keeps its slot where the new one was lost: that view is due.)
             ensure!(
-                shown.is_none() || self.persist.view_due || self.durably_in_sync(at),
+                shown.is_none()
+                    || self.persist.view_due
+                    || self.persist.durably_in_sync(&self.table, at),
                 "shards take {shown:?} for slot {at}, which no durable table calls in sync"
             );
             // (Lost before the view that would have shown it in sync: that view is due.)

@@ -15,6 +15,8 @@
 //!
 //! Deliberately absent: user data; that is the shards'.
 
+mod command;
+mod converge;
 mod invariants;
 pub(crate) mod jobs;
 pub(crate) mod members;
@@ -24,7 +26,10 @@ mod preflight;
 pub(crate) mod read_lease;
 pub(crate) mod regions;
 pub(crate) mod reshape;
+mod stage;
 pub(crate) mod start;
+mod status;
+mod view;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,6 +57,7 @@ use crate::proto::*;
 use crate::stats::device_latency::HedgeRules;
 use crate::units::*;
 
+pub(crate) use crate::array::stage::Stage;
 pub use crate::array::start::assemble::{StartError, StartOptions};
 
 /// A device that the array uses.
@@ -201,31 +207,14 @@ pub(crate) enum Purpose {
     },
 }
 
-/// How far the array has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// A window of data that was moving is written again.
-    Resuming,
-    /// The stripe log is being replayed.
-    Recovering,
-    /// The first superblocks are being written.
-    Starting,
-    Serving,
-    /// Asked to stop: closing regions.
-    Stopping,
-    /// The last superblocks are being written.
-    Closing,
-    Stopped,
-    /// More members lost than the level survives.
-    Failed,
-}
-
 /// The control machine of one array.
 #[derive(Debug)]
 pub struct Array {
     geometry: Arc<Geometry>,
     shards: u16,
     stage: Stage,
+    /// Why the array has failed, until that was said.
+    failing: Option<FailCause>,
     /// Settings and progress as they shall be on the members; what is in the table is not in it.
     sb: Superblock,
     table: Table,
@@ -291,25 +280,6 @@ impl Array {
         self.converge();
     }
 
-    /// Nothing is left to be replayed: the first superblocks.
-    pub(crate) fn begin_service(&mut self) {
-        self.stage = Stage::Starting;
-        self.sb.clean = false;
-        self.sb.covered = self.logging() && !self.map.unrecorded();
-        self.sb.log_base = self.log_coverage.log_from;
-        self.sb.numbers_noted = false;
-        // Writes may be under way from now on.
-        self.sb.accepted = 0;
-        self.sb.undecided |= self.map.undecided().next().is_some();
-        self.seal();
-        // Regions may be unmapped by the believed frontier that counted by another: the map keeps
-        // them until no superblock has that other frontier.
-        self.persist.view_due |= self.sb.moving.is_some();
-        self.rewrite_map();
-        self.rewrite_list();
-        self.touch();
-    }
-
     /// A member I/O of the array has finished.
     pub fn complete(&mut self, now: Time, completion: Completion) {
         self.out.input_at(now);
@@ -343,7 +313,11 @@ impl Array {
             self.write_failed(device, error);
         }
         match purpose {
-            Purpose::Superblock { .. } => self.superblock_written(),
+            Purpose::Superblock { .. } => {
+                if self.superblock_written() {
+                    self.write_pages();
+                }
+            }
             Purpose::MapPage { page, .. } => self.page_written(page),
             Purpose::Unreadable { .. } => self.list_written(),
             Purpose::Zero { region, .. } => self.region_zeroed(region),
@@ -362,7 +336,7 @@ impl Array {
     pub fn message(&mut self, now: Time, from: ShardNo, message: FromShard) {
         self.out.input_at(now);
         match message {
-            FromShard::ViewApplied { version } => self.view_applied(from, version),
+            FromShard::ViewApplied { version } => self.shard_took_view(from, version),
             FromShard::MemberError {
                 device,
                 error,
@@ -532,11 +506,6 @@ impl Array {
         matches!(change, Some(Change::Window(window)) if window.is_copied())
     }
 
-    /// The superblock as it shall be on the members.
-    pub(crate) fn superblock(&self) -> Superblock {
-        self.table.fill(&self.sb)
-    }
-
     /// State of a region.
     pub fn region(&self, region: RegionNo) -> RegionState {
         self.map.state(region)
@@ -545,218 +514,5 @@ impl Array {
     /// The arithmetic.
     pub fn geometry(&self) -> &Arc<Geometry> {
         &self.geometry
-    }
-
-    /// Does what follows from any input: writes superblocks, publishes views, feeds jobs, uses
-    /// spares.
-    pub(crate) fn converge(&mut self) {
-        self.use_spares();
-        // Shards return their read lease while superblocks are written.
-        self.drive_lease();
-        self.drive_checkpoint();
-        self.drive_log_coverage();
-        self.follow_undecided();
-        // Before the superblocks, which may wait for it, and after them, for which it waits.
-        self.drive_unreadable();
-        self.drive_persist();
-        self.drive_unreadable();
-        self.replay_step();
-        self.drive_resumed();
-        if self.stage == Stage::Starting && self.sb.moving.is_some() {
-            // Nothing else may be under way that would bring the next turn.
-            self.drive_persist();
-        }
-        self.drive_moving();
-        if self.drive_reshape() {
-            // It wants something of all of them.
-            return self.converge();
-        }
-        self.drive_jobs();
-        self.drive_stop();
-        self.drive_lease();
-        let state = self.state();
-        if state != self.shown {
-            self.out.event(EventKind::State {
-                from: self.shown,
-                to: state,
-            });
-            self.shown = state;
-        }
-    }
-
-    pub(crate) fn state(&self) -> ArrayState {
-        match self.stage {
-            Stage::Failed => ArrayState::Failed,
-            Stage::Stopped => ArrayState::Stopped,
-            _ if (0..self.table.slots.len()).all(|at| self.durably_in_sync(at)) => {
-                ArrayState::Optimal
-            }
-            _ => ArrayState::Degraded,
-        }
-    }
-
-    pub(crate) fn make_view(&self, version: u64) -> View {
-        let device_view = |device: DeviceId| {
-            let member = &self.table.devices[&device];
-            DeviceView {
-                device,
-                data_offset: member.layout.data_offset,
-                volatile_cache: member.info.volatile_cache,
-                member: member.member,
-                log_granularity: crate::log::layout::granularity(member.info.granularity_bytes),
-            }
-        };
-        let slots = self
-            .table
-            .slots
-            .iter()
-            .map(|slot| SlotView {
-                current: slot.current.map(device_view),
-                incoming: slot.incoming.map(|d| Incoming {
-                    target: device_view(d),
-                    rebuilt: slot.rebuilt,
-                    lacking: self.lacking.get(&d).cloned(),
-                }),
-            })
-            .collect();
-        View {
-            version,
-            epoch: self.sb.epoch,
-            slots,
-            failed: self.stage == Stage::Failed,
-            stopping: matches!(self.stage, Stage::Closing | Stage::Stopped),
-            forced: self.forced.clone(),
-            logging: self.logging(),
-            log_from: self.log_coverage.log_from,
-            hedging: self.sb.settings.hedged_reads,
-            dma: self
-                .table
-                .live()
-                .iter()
-                .all(|d| self.table.devices[d].info.dma),
-        }
-    }
-
-    pub(crate) fn publish(&mut self) {
-        self.before_view();
-        self.fix_lacking();
-        let view = self.make_view(self.view.version + 1);
-        if view.epoch != self.view.epoch {
-            self.persist.epoch_view = view.version;
-        }
-        self.view = Arc::new(view);
-        let view = Arc::clone(&self.view);
-        let tells = self.reshape.as_ref().is_some_and(Reshape::tells);
-        let resplit = std::mem::take(&mut self.resplit);
-        if tells || resplit {
-            self.forget_left();
-        }
-        if resplit {
-            self.out
-                .push(ArrayOutput::Reshaped(Arc::clone(&self.geometry)));
-            self.out
-                .message_all(&ToShard::Reshape(Box::new(self.setup())));
-        } else if tells {
-            self.shape_told(view.version);
-            self.out
-                .message_all(&ToShard::Reshape(Box::new(self.setup())));
-        } else {
-            self.out.message_all(&ToShard::View(view));
-        }
-        self.write_pages();
-    }
-
-    /// Everything that `show` tells, as of the last input.
-    pub fn status(&self) -> Status {
-        self.status_at(self.out.now())
-    }
-
-    /// The same at another time.
-    pub fn status_at(&self, now: Time) -> Status {
-        let mut members: Vec<MemberStatus> = Vec::new();
-        for (at, (slot, record)) in self.table.slots.iter().zip(&self.table.records).enumerate() {
-            let device = slot.current.or(slot.incoming);
-            let state = match (slot.current, slot.incoming, record.state) {
-                (Some(_), _, _) if self.durably_in_sync(at) => MemberState::InSync,
-                (Some(_), _, _) | (None, Some(_), _) => MemberState::Rebuilding,
-                (None, None, SlotState::Failed) => MemberState::Failed,
-                (None, None, _) if self.aside(Slot(at as u8)).is_some() => MemberState::Stale,
-                _ => MemberState::Missing,
-            };
-            let status = self.member_status(Some(Slot(at as u8)), device, record.member, state);
-            let (none, may) = (self.table.spares.is_empty(), !self.jobs.paused);
-            let due = self.spare_due(at);
-            let waited = due.is_none_or(|due| due <= now);
-            let vacant = device.is_none() && self.stage == Stage::Serving && self.reshape.is_none();
-            members.push(MemberStatus {
-                spare_in_ns: due.filter(|_| !none && may).map(|due| due.since(now)),
-                aside: self.aside(Slot(at as u8)).filter(|_| device.is_none()),
-                wants_spare: none && may && (vacant && waited || self.asks_elsewhere(slot)),
-                ..status
-            });
-            if let (Some(_), Some(incoming)) = (slot.current, slot.incoming) {
-                let uuid = self.table.devices[&incoming].member;
-                let state = MemberState::Rebuilding;
-                members.push(self.member_status(Some(Slot(at as u8)), Some(incoming), uuid, state));
-            }
-        }
-        for &spare in &self.table.spares {
-            let uuid = self.table.devices[&spare].member;
-            members.push(self.member_status(None, Some(spare), uuid, MemberState::Spare));
-        }
-        Status {
-            superblock: self.superblock(),
-            state: self.state(),
-            size_bytes: self.geometry.size(),
-            unwritten_bytes: self.map.unwritten_bytes(&self.geometry),
-            unreadable: self.unreadable.bytes(&self.geometry),
-            map_had: self.map.whole_at(),
-            undecided: self.map.undecided().collect(),
-            members,
-            jobs: self.jobs_shown(),
-            spares_elsewhere: self.elsewhere,
-        }
-    }
-
-    fn member_status(
-        &self,
-        slot: Option<Slot>,
-        device: Option<DeviceId>,
-        member: MemberUuid,
-        state: MemberState,
-    ) -> MemberStatus {
-        let found = device.and_then(|d| self.table.devices.get(&d));
-        let lost = slot.map(|s| &self.table.slots[usize::from(s.0)]);
-        let counts = found.map(|m| m.counts).or(lost.map(|s| s.counts));
-        let counts = counts.unwrap_or_default();
-        MemberStatus {
-            slot,
-            device,
-            member,
-            state,
-            read_errors: counts.reads,
-            write_errors: counts.writes,
-            mismatches: counts.mismatches,
-            retries: counts.retries,
-            latency: found.map(|m| m.watch.status()).unwrap_or_default(),
-            spare_in_ns: None,
-            wants_spare: false,
-            aside: None,
-        }
-    }
-
-    /// Jobs at work or paused; in an array that has failed none goes on.
-    fn jobs_shown(&self) -> Vec<JobStatus> {
-        let mut jobs = self.job_status();
-        for job in jobs.iter_mut().filter(|_| self.stage == Stage::Failed) {
-            (job.paused, job.rate_bytes_per_s, job.held_back) = (true, 0, HeldBack::None);
-        }
-        jobs
-    }
-
-    /// Why the member that was found of this slot at the start is not used.
-    fn aside(&self, slot: Slot) -> Option<Aside> {
-        let mut all = self.persist.stale.iter();
-        all.find(|(at, _)| *at == slot).map(|(_, aside)| *aside)
     }
 }

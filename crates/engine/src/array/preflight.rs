@@ -1,8 +1,7 @@
 //! Preflight: whether an array would carry out a command, decided before anything is done.
 //!
-//! The runtime asks here before each command, and a dry run asks here and stops: so both are
-//! refused with the same error. The array checks once more where it acts (`members`, `reshape`),
-//! because the caller may have waited in between.
+//! A command asks here first ([`Array::command`]), and a dry run asks here and stops: so both are
+//! refused with the same error.
 //!
 //! Invariant: nothing changes. Deliberately absent: what is known only when shards hold (their
 //! buffers).
@@ -11,6 +10,7 @@ use strake_format::{SPARES_MAX, Settings, Slot, WriteHole};
 
 use crate::array::{Array, SlotUse, Stage};
 use crate::proto::*;
+use crate::provision::limits;
 use crate::units::*;
 
 impl Array {
@@ -116,7 +116,7 @@ impl Array {
         if self.spares_to_be() >= SPARES_MAX {
             return Err(CommandError::TooManySpares);
         }
-        self.layout_for(&new.info).map(|_| ())
+        limits::layout_on(&self.sb, &new.info).map(|_| ())
     }
 
     fn may_set(&self, setting: Setting) -> Result<(), CommandError> {

@@ -18,12 +18,14 @@ pub(crate) enum LeaseState {
     Revoking(u16),
 }
 
-impl Array {
+impl LeaseState {
     /// No shard has a lease, nor gets one before the array grants it.
-    pub(crate) fn lease_returned(&self) -> bool {
-        self.lease == LeaseState::Returned || canary::hit(Canary::ViewBeforeHome)
+    pub(crate) fn returned(self) -> bool {
+        self == LeaseState::Returned || canary::hit(Canary::ViewBeforeHome)
     }
+}
 
+impl Array {
     /// Nothing is about to change that remote reads rely on.
     fn may_grant_lease(&self) -> bool {
         let moving = canary::hit(Canary::VisitsWhileMoving);
@@ -43,7 +45,7 @@ impl Array {
                 self.out.message_all(&ToShard::RevokeLease);
             }
             // Views that only report progress may go out under the lease.
-            (LeaseState::Returned, true) if self.applied(self.view.version) => {
+            (LeaseState::Returned, true) if self.persist.applied(self.view.version) => {
                 self.lease = LeaseState::Granted;
                 self.out.message_all(&ToShard::GrantLease);
             }

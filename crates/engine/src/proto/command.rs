@@ -83,6 +83,27 @@ pub enum Command {
     Stop,
 }
 
+impl Command {
+    /// It waits for the end of a window of data that moves: it would change what the window was
+    /// begun for.
+    pub(crate) fn waits_for_window(&self) -> bool {
+        !matches!(
+            self,
+            Command::Stop
+                | Command::Grow(_)
+                | Command::AddParity(_)
+                | Command::DropParity(_)
+                | Command::Mirror
+                | Command::Restripe(_)
+                | Command::StopRestripe
+                | Command::ContinueRestripe
+                | Command::Fail(_)
+                | Command::FailDevice(_)
+                | Command::Emptied(_)
+        )
+    }
+}
+
 /// A member as commands name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberRef {

@@ -95,7 +95,7 @@ impl Array {
         }
         if self.whole_targets().is_empty() {
             self.jobs.checkpoint = None;
-            return self.touch();
+            return self.persist.touch();
         }
         let before = match canary::hit(Canary::JoinsWithoutBase) {
             true => 0,

@@ -10,6 +10,7 @@
 //!
 //! How much of the members' time a step takes, and the pause after it, is decided by `throttle`.
 
+mod accept;
 pub(crate) mod checkpoint;
 pub(crate) mod throttle;
 pub(crate) mod zeroing;
@@ -18,11 +19,11 @@ use std::collections::VecDeque;
 
 use strake_format::*;
 
+use crate::array::jobs::accept::Accept;
 use crate::array::jobs::checkpoint::Checkpoint;
 use crate::array::jobs::throttle::{Pace, Rules, depth_max};
 use crate::array::metadata::superblocks::SuperblockWaiter;
 use crate::array::regions::Phase;
-use crate::array::regions::undecided::{Accept, agrees};
 use crate::array::{Array, SlotUse, Stage};
 use crate::canary::{self, Canary};
 use crate::geometry::StripPart;
@@ -156,6 +157,19 @@ impl Jobs {
 
     pub(crate) fn busy(&self) -> bool {
         self.works() || self.checkpoint.is_some()
+    }
+
+    /// The list of unreadable blocks had no room.
+    pub(crate) fn note_list_full(&mut self) {
+        self.list_full = true;
+    }
+
+    /// Membership changed: the resync retries regions that were blocked.
+    pub(crate) fn retry_blocked(&mut self) {
+        self.blocked = false;
+        if let Some(job) = &mut self.resync {
+            job.stuck.clear();
+        }
     }
 }
 
@@ -367,7 +381,7 @@ impl Array {
                         self.tell_scrub_stops(StopCause::Inconsistent);
                     } else if due >= self.geometry.rows {
                         scrub.noted = scrub.at;
-                        self.touch();
+                        self.persist.touch();
                     }
                 }
             }
@@ -453,19 +467,6 @@ impl Array {
         match std::mem::take(&mut self.jobs.list_full) {
             true => StopCause::ListFull,
             false => StopCause::Unreadable,
-        }
-    }
-
-    /// The list of unreadable blocks had no room.
-    pub(crate) fn note_list_full(&mut self) {
-        self.jobs.list_full = true;
-    }
-
-    /// Membership changed: the resync retries regions that were blocked.
-    pub(crate) fn retry_blocked(&mut self) {
-        self.jobs.blocked = false;
-        if let Some(job) = &mut self.jobs.resync {
-            job.stuck.clear();
         }
     }
 
@@ -619,7 +620,7 @@ impl Array {
         }
         // While a change of membership is not durable, shards go by their own marks.
         if !self.persist.view_due {
-            self.publish();
+            self.publish_view();
         }
     }
 
@@ -668,7 +669,7 @@ impl Array {
             (scrub.progress.started, scrub.progress.worked) = (self.out.now(), 0);
             let from_bytes = scrub.at.0 * self.geometry.strip;
             self.tell_scrub_starts(from_bytes);
-            self.touch();
+            self.persist.touch();
             return Changed::Yes;
         }
         self.stop_scrub();
@@ -680,7 +681,7 @@ impl Array {
         });
         self.sb.scrub_begun_unix_s = self.out.unix_s();
         self.tell_scrub_starts(0);
-        self.touch();
+        self.persist.touch();
         Changed::Yes
     }
 
@@ -705,7 +706,7 @@ impl Array {
         match self.jobs.scrub.take() {
             None => return Changed::No,
             // That it stopped was told when it was paused.
-            Some(scrub) if scrub.paused => self.touch(),
+            Some(scrub) if scrub.paused => self.persist.touch(),
             Some(_) => self.tell_scrub_stops(StopCause::Asked),
         }
         Changed::Yes
@@ -716,7 +717,7 @@ impl Array {
             kind: JobKind::Scrub,
             cause,
         });
-        self.touch();
+        self.persist.touch();
     }
 
     /// At the start: the scrub that was not over goes on.
@@ -806,7 +807,7 @@ impl Array {
             inconsistent: scrub.found.inconsistent,
             repaired: scrub.found.repaired(scrub.mode),
         });
-        self.touch();
+        self.persist.touch();
     }
 
     /// One more finding of the scrub at work: told, unless there are too many of them.
@@ -939,7 +940,8 @@ impl Array {
             self.persist.waiters.iter().any(over)
         };
         let rebuilt = || {
-            let slot = (0..self.table.slots.len()).find(|&at| !self.durably_in_sync(at));
+            let slot = (0..self.table.slots.len())
+                .find(|&at| !self.persist.durably_in_sync(&self.table, at));
             (slot, false, all, all)
         };
         let at_work = self.rebuild_row().map(|row| {
@@ -981,7 +983,11 @@ impl Array {
         }
         jobs.extend(self.accept_status());
         jobs.extend(self.init_status());
-        jobs.extend(self.move_status());
         jobs
     }
+}
+
+/// Nothing was amiss in the stripes of a step, and none was passed over.
+pub(crate) fn agrees(outcome: &StepOutcome) -> bool {
+    outcome.inconsistent + outcome.unreadable + outcome.skipped == 0
 }

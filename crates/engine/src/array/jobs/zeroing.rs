@@ -71,7 +71,7 @@ impl Array {
             return Changed::No;
         }
         (self.sb.zeroing, self.init.next) = (true, 0);
-        self.touch();
+        self.persist.touch();
         Changed::Yes
     }
 
@@ -87,7 +87,7 @@ impl Array {
                 cause: StopCause::Asked,
             });
         }
-        self.touch();
+        self.persist.touch();
         Changed::Yes
     }
 
@@ -186,7 +186,7 @@ impl Array {
             inconsistent: 0,
             repaired: 0,
         });
-        self.touch();
+        self.persist.touch();
     }
 
     /// Zeroes so many bytes more of the region at work on each member that it was begun on and that

@@ -136,7 +136,7 @@ impl Array {
             self.table.spares.retain(|&d| d != device);
             self.forget_spare(device);
             self.out.event(EventKind::Removed { slot: None });
-            return self.touch();
+            return self.persist.touch();
         }
         if let Some(at) = self.table.outgoing_in(device) {
             // It is not needed any more, if the other is in sync.
@@ -216,30 +216,6 @@ impl Array {
         self.table.devices.remove(&device);
         self.persist.waiters.push(SuperblockWaiter::Release(device));
         self.membership_changed();
-    }
-
-    /// The array cannot go on: stop writing, leave everything as it is.
-    pub(crate) fn fail(&mut self, cause: FailCause) {
-        self.stage = Stage::Failed;
-        self.out.event(EventKind::Failed { cause });
-        self.fail_unmaps();
-        self.publish();
-        if let Some(id) = self.stop.take() {
-            self.out.done(id, Err(CommandError::NotServing));
-        }
-        for waiter in std::mem::take(&mut self.persist.waiters) {
-            match waiter {
-                SuperblockWaiter::Done(id, _) => self.out.done(id, Err(CommandError::NotServing)),
-                SuperblockWaiter::Release(device) | SuperblockWaiter::Replaced(device) => {
-                    self.persist.leaving.push((device, self.view.version));
-                }
-                // The view that says so ends it.
-                SuperblockWaiter::Verdict(..) => {}
-                SuperblockWaiter::Unmap(_)
-                | SuperblockWaiter::Rebuilt(..)
-                | SuperblockWaiter::RebuildOver => {}
-            }
-        }
     }
 
     /// The incoming member of a slot is whole: it takes the slot.
@@ -326,7 +302,7 @@ impl Array {
         true
     }
 
-    fn forget_spare(&mut self, device: DeviceId) {
+    pub(crate) fn forget_spare(&mut self, device: DeviceId) {
         if let Some(member) = self.table.devices.remove(&device) {
             self.table.listed.retain(|uuid| *uuid != member.member);
             self.persist.waiters.push(SuperblockWaiter::Release(device));
@@ -337,7 +313,7 @@ impl Array {
     pub(crate) fn give_up_spare(&mut self, device: DeviceId) {
         self.table.spares.retain(|&d| d != device);
         self.forget_spare(device);
-        self.touch();
+        self.persist.touch();
     }
 
     /// Gives spares to slots without a member, once that has been waited for.
@@ -381,7 +357,7 @@ impl Array {
 
     /// Whether a spare can be had elsewhere. If not, members that wait for one are failed, as they
     /// would have been.
-    fn spares_elsewhere(&mut self, can: bool) -> Changed {
+    pub(crate) fn spares_elsewhere(&mut self, can: bool) -> Changed {
         if self.elsewhere == can {
             return Changed::No;
         }
@@ -397,7 +373,7 @@ impl Array {
     }
 
     /// Rebuilds the slot onto one of the spares that wait, of which the first has waited longest.
-    fn give_spare(&mut self, at: usize, which: usize) {
+    pub(crate) fn give_spare(&mut self, at: usize, which: usize) {
         let device = self.table.spares.remove(which);
         let member = self.table.devices[&device].member;
         self.table.listed.retain(|uuid| *uuid != member);
@@ -468,109 +444,7 @@ impl Array {
         });
         self.membership_changed();
         self.rewrite_map();
-        self.rewrite_list();
-    }
-
-    // ---- commands ----------------------------------------------------------------------------
-
-    /// An administrator's command; answered by [`ArrayOutput::Done`].
-    pub fn command(&mut self, now: Time, id: CommandId, command: Command) {
-        self.out.input_at(now);
-        let result = match command {
-            Command::Stop => return self.begin_stop(id),
-            _ if self.stage != Stage::Serving => Err(CommandError::NotServing),
-            Command::Grow(sizes) => return self.begun(id, |array| array.grow(id, &sizes)),
-            Command::AddParity(devices) => {
-                return self.begun(id, |array| array.add_parity(id, devices));
-            }
-            Command::DropParity(fewer) => {
-                return self.begun(id, |array| array.drop_parity(id, fewer));
-            }
-            Command::Mirror => return self.begun(id, |array| array.become_mirror(id)),
-            Command::Restripe(shape) => {
-                return self.begun(id, |array| array.restripe(id, shape));
-            }
-            Command::StopRestripe => self.stop_restripe(true),
-            Command::ContinueRestripe => self.stop_restripe(false),
-            Command::Fail(slot) => self.fail_member(slot),
-            Command::FailDevice(device) => self.fail_device(device),
-            Command::Emptied(devices) => self.devices_emptied(&devices),
-            // All else would change what the change was begun for.
-            _ if self.reshape.is_some() => {
-                let reshape = self.reshape.as_mut().expect("looked at");
-                if reshape.is_window() {
-                    // It takes no longer than a slow write.
-                    return reshape.keep_command(id, command);
-                }
-                Err(CommandError::Reshaping)
-            }
-            Command::Sizes(sizes) => Ok(self.note_sizes(&sizes)),
-            Command::Remove(MemberRef::Slot(slot)) => self.remove_slot(slot),
-            Command::Remove(MemberRef::Device(device)) => self.remove_device(device),
-            Command::Add(device) => self.add(device),
-            Command::Return(device) => self.return_member(device),
-            Command::Replace(slot, device) => self.replace(slot, device),
-            Command::ReplaceBySpare(slot, spare) => self.replace_by_spare(slot, spare),
-            Command::SparesElsewhere(can) => Ok(self.spares_elsewhere(can)),
-            Command::StartRebuild => Ok(self.start_rebuild()),
-            Command::StartInit => Ok(self.start_init()),
-            Command::StopInit => Ok(self.stop_init()),
-            Command::StopRebuild => Ok(self.stop_rebuild()),
-            Command::StartScrub(mode) => Ok(self.start_scrub(mode)),
-            Command::PauseScrub => Ok(self.pause_scrub()),
-            Command::StopScrub => Ok(self.stop_scrub()),
-            Command::AcceptData => self.accept_data(),
-            Command::Set(setting) => self.set(setting),
-            Command::Rename(name) => Ok(self.rename(name)),
-            Command::ResetCounters(member) => self.reset_counters(member),
-        };
-        match result {
-            Ok(changed) => self
-                .persist
-                .waiters
-                .push(SuperblockWaiter::Done(id, changed)),
-            Err(error) => self.out.done(id, Err(error)),
-        }
-        self.converge();
-    }
-
-    /// A command that is answered when what it began is over, unless it is refused.
-    fn begun(&mut self, id: CommandId, begin: impl FnOnce(&mut Array) -> Option<CommandError>) {
-        if let Some(error) = begin(self) {
-            self.out.done(id, Err(error));
-        }
-        self.converge();
-    }
-
-    fn slot_use(&self, slot: Slot) -> Result<SlotUse, CommandError> {
-        self.table
-            .slots
-            .get(usize::from(slot.0))
-            .copied()
-            .ok_or(CommandError::NoSuchSlot)
-    }
-
-    fn fail_member(&mut self, slot: Slot) -> Result<Changed, CommandError> {
-        let place = self.slot_use(slot)?;
-        let Some(device) = place.current.or(place.incoming) else {
-            return Ok(Changed::No);
-        };
-        if !self.may_lose(device) {
-            return Err(CommandError::WouldFail);
-        }
-        self.member_out(device, OutCause::Asked);
-        Ok(Changed::Yes)
-    }
-
-    fn fail_device(&mut self, device: DeviceId) -> Result<Changed, CommandError> {
-        if !self.table.devices.contains_key(&device) {
-            return Err(CommandError::NoSuchMember);
-        }
-        if !self.may_lose(device) {
-            return Err(CommandError::WouldFail);
-        }
-        self.member_out(device, OutCause::Asked);
-        Ok(Changed::Yes)
+        self.unreadable.rewrite();
     }
 
     pub(crate) fn are_members(&self, devices: &[DeviceId]) -> Result<(), CommandError> {
@@ -580,243 +454,12 @@ impl Array {
         known.then_some(()).ok_or(CommandError::NoSuchMember)
     }
 
-    /// Unlike a member that an administrator puts out, these have nothing to be kept for.
-    fn devices_emptied(&mut self, devices: &[DeviceId]) -> Result<Changed, CommandError> {
-        self.are_members(devices)?;
-        for device in devices {
-            self.member_out(*device, OutCause::Emptied);
-        }
-        match self.stage {
-            Stage::Failed => Err(CommandError::NotServing),
-            _ => Ok(Changed::Yes),
-        }
-    }
-
-    fn remove_slot(&mut self, slot: Slot) -> Result<Changed, CommandError> {
-        let place = self.slot_use(slot)?;
-        if place.current.is_some() || place.incoming.is_some() {
-            return Err(CommandError::InUse);
-        }
-        let at = usize::from(slot.0);
-        let nil = MemberUuid([0; 16]);
-        if self.table.records[at].member == nil {
-            return Ok(Changed::No);
-        }
-        let since = self.sb.epoch.next();
-        self.table.records[at] = SlotRecord {
-            member: nil,
-            state: SlotState::Missing,
-            since,
-            kept: false,
-            known: Known::default(),
-        };
-        self.table.slots[at] = SlotUse::default();
-        self.persist.stale.retain(|(s, _)| *s != slot);
-        self.out.event(EventKind::Removed { slot: Some(slot) });
-        self.membership_changed();
-        Ok(Changed::Yes)
-    }
-
-    fn remove_device(&mut self, device: DeviceId) -> Result<Changed, CommandError> {
-        if self.table.spares.contains(&device) {
-            self.table.spares.retain(|&d| d != device);
-            self.forget_spare(device);
-            self.out.event(EventKind::Removed { slot: None });
-            self.touch();
-            return Ok(Changed::Yes);
-        }
-        match self.table.slot_of(device) {
-            Some(_) => Err(CommandError::InUse),
-            None => Err(CommandError::NoSuchMember),
-        }
-    }
-
-    /// The places on a device like this, if it can be a member.
-    pub(crate) fn layout_for(&self, info: &DeviceInfo) -> Result<Layout, CommandError> {
-        limits::layout_on(&self.superblock(), info)
-    }
-
     /// Can this device be a member? Then it becomes one of the devices known.
     pub(crate) fn admit(&mut self, new: &NewDevice) -> Result<(), CommandError> {
-        let layout = self.layout_for(&new.info)?;
+        let layout = limits::layout_on(&self.sb, &new.info)?;
         let member = Member::new(new.info, new.member, layout);
         self.table.devices.insert(new.device, member);
         Ok(())
-    }
-
-    fn add(&mut self, new: NewDevice) -> Result<Changed, CommandError> {
-        if self.table.devices.contains_key(&new.device) {
-            return Ok(Changed::No);
-        }
-        if self.spares_to_be() >= SPARES_MAX {
-            return Err(CommandError::TooManySpares);
-        }
-        self.admit(&new)?;
-        self.table.spares.push(new.device);
-        self.table.listed.push(new.member);
-        self.out.event(EventKind::SpareAdded { device: new.device });
-        // A device that is added now is meant to be used.
-        self.wait_no_longer();
-        self.touch();
-        Ok(Changed::Yes)
-    }
-
-    fn replace(&mut self, slot: Slot, new: NewDevice) -> Result<Changed, CommandError> {
-        let place = self.slot_use(slot)?;
-        if place.incoming.is_some() {
-            return Err(CommandError::Rebuilding);
-        }
-        if self.spares_to_be() >= SPARES_MAX {
-            return Err(CommandError::TooManySpares);
-        }
-        self.admit(&new)?;
-        self.join(usize::from(slot.0), new.device);
-        Ok(Changed::Yes)
-    }
-
-    /// A spare takes the place of a member that still serves.
-    fn replace_by_spare(&mut self, slot: Slot, spare: DeviceId) -> Result<Changed, CommandError> {
-        let place = self.slot_use(slot)?;
-        if place.incoming.is_some() {
-            return Err(CommandError::Rebuilding);
-        }
-        if place.current.is_none() {
-            return Err(CommandError::NothingToReplace);
-        }
-        let waits = self.table.spares.iter().position(|&device| device == spare);
-        let which = waits.ok_or(CommandError::NoSuchMember)?;
-        self.give_spare(usize::from(slot.0), which);
-        Ok(Changed::Yes)
-    }
-
-    fn rename(&mut self, to: ArrayName) -> Changed {
-        if to == self.sb.name {
-            return Changed::No;
-        }
-        let from = std::mem::replace(&mut self.sb.name, to.clone());
-        self.out.event(EventKind::Renamed { from, to });
-        self.touch();
-        Changed::Yes
-    }
-
-    fn set(&mut self, setting: Setting) -> Result<Changed, CommandError> {
-        let before = (self.sb.settings, self.sb.write_hole, self.sb.carved);
-        match setting {
-            Setting::RebuildPriority(p) if !(1..=100).contains(&p) => {
-                return Err(CommandError::OutOfRange);
-            }
-            Setting::ResyncPriority(p)
-            | Setting::ScrubPriority(p)
-            | Setting::RestripePriority(p)
-            | Setting::InitPriority(p)
-                if !(1..=100).contains(&p) =>
-            {
-                return Err(CommandError::OutOfRange);
-            }
-            Setting::LatencyTargetUs(us) if us > Settings::LATENCY_TARGET_US_MAX => {
-                return Err(CommandError::OutOfRange);
-            }
-            Setting::SpareDelayMs(ms) if ms > Settings::SPARE_DELAY_MS_MAX => {
-                return Err(CommandError::OutOfRange);
-            }
-            Setting::ScrubMinute(minute) if minute > Settings::SCRUB_MINUTE_MAX => {
-                return Err(CommandError::OutOfRange);
-            }
-            Setting::ReadErrorThreshold(0) => return Err(CommandError::OutOfRange),
-            Setting::RebuildPriority(p) => self.sb.settings.rebuild_priority = p,
-            Setting::ResyncPriority(p) => self.sb.settings.resync_priority = p,
-            Setting::ScrubPriority(p) => self.sb.settings.scrub_priority = p,
-            Setting::RestripePriority(p) => self.sb.settings.restripe_priority = p,
-            Setting::InitPriority(p) => self.sb.settings.init_priority = p,
-            Setting::LatencyTargetUs(us) => self.sb.settings.latency_target_us = us,
-            Setting::ReadErrorThreshold(n) => self.sb.settings.read_error_threshold = n,
-            Setting::ScrubPeriod(period) => self.sb.settings.scrub_period = period,
-            Setting::ScrubMinute(minute) => self.sb.settings.scrub_minute = minute,
-            Setting::ScrubPolicy(mode) => self.sb.settings.scrub_policy = mode,
-            Setting::SpareDelayMs(ms) => self.sb.settings.spare_delay_ms = ms,
-            Setting::Carved => self.sb.carved = true,
-            Setting::HedgedReads(on) => {
-                let before = std::mem::replace(&mut self.sb.settings.hedged_reads, on);
-                self.persist.view_due |= before != on;
-            }
-            Setting::WriteHole(policy) => {
-                // A log that is too small for the geometry cannot keep what is asked.
-                let before = std::mem::replace(&mut self.sb.write_hole, policy);
-                let parity = self.geometry.m > 0 && !self.geometry.mirrored();
-                if policy != WriteHole::Resync && parity && !self.log_fits() {
-                    self.sb.write_hole = before;
-                    return Err(CommandError::LogTooSmall);
-                }
-                if policy != WriteHole::Resync && parity && self.log_coverage.ended() {
-                    self.sb.write_hole = before;
-                    return Err(CommandError::NumbersExhausted);
-                }
-                self.persist.view_due |= before != policy;
-            }
-        }
-        if before == (self.sb.settings, self.sb.write_hole, self.sb.carved) {
-            return Ok(Changed::No);
-        }
-        // A pause was meant by what was set before.
-        self.jobs.end_pause();
-        self.touch();
-        Ok(Changed::Yes)
-    }
-
-    fn begin_stop(&mut self, id: CommandId) {
-        match self.stage {
-            Stage::Serving => {
-                self.stage = Stage::Stopping;
-                self.stop = Some(id);
-            }
-            // Nothing may be written any more; the devices may be closed as they are.
-            Stage::Failed => {
-                self.out.done(id, Ok(Changed::Yes));
-                self.out.push(ArrayOutput::Stopped);
-            }
-            Stage::Stopped => self.out.done(id, Ok(Changed::No)),
-            Stage::Resuming
-            | Stage::Recovering
-            | Stage::Starting
-            | Stage::Stopping
-            | Stage::Closing => {
-                self.out.done(id, Err(CommandError::NotServing));
-            }
-        }
-        self.converge();
-    }
-
-    /// Stopping: closes regions, waits for steps, then writes the last superblocks.
-    pub(crate) fn drive_stop(&mut self) {
-        let busy = self.jobs.busy() || self.persist.view_due || self.reshape.is_some();
-        if self.stage != Stage::Stopping || busy {
-            return;
-        }
-        let quiet = self.unreadable.quiet() && self.cover_quiet();
-        if self.close_all() && quiet && self.flushed_for_stop() {
-            self.stage = Stage::Closing;
-            // Operations that still wait for a region are told that the array stops.
-            self.seal();
-            self.sb.clean = self
-                .regions_in(crate::array::regions::Phase::NeedSync)
-                .is_empty();
-            if self.sb.clean {
-                // All is over. Numbers that were given out, or are of a base that was on its way,
-                // must not be given out again, or these records would count.
-                if !canary::hit(Canary::StopKeepsBase) {
-                    self.sb.log_base = self.log_coverage.used();
-                }
-                self.sb.numbers_noted = true;
-            }
-            // Nothing is under way: what force was used for need not be said again.
-            self.sb.accepted = match self.sb.clean {
-                true => 0,
-                false => self.forced.iter().fold(0, |bits, slot| bits | 1 << slot.0),
-            };
-            self.persist.view_due = true;
-            self.touch();
-            self.drive_persist();
-        }
     }
 }
 

@@ -44,6 +44,7 @@ use crate::array::{Array, Member, SlotUse};
 use crate::canary::{Canary, hit};
 use crate::geometry::region_set::RegionSet;
 use crate::proto::*;
+use crate::provision::limits;
 use crate::units::*;
 
 /// Whether a member that left for this cause still holds valid data. One that failed to write or to
@@ -170,7 +171,7 @@ impl Array {
             "a slot whose member is out is empty"
         );
         // Its own may be from before the array's shape changed.
-        let layout = self.layout_for(&new.info)?;
+        let layout = limits::layout_on(&self.sb, &new.info)?;
         // Its own list is older than any that it gets now.
         let member = Member {
             first_copy: new.copy_to_replace,
@@ -196,7 +197,7 @@ impl Array {
         self.tell_returned(slot, new.device);
         self.membership_changed();
         self.rewrite_map();
-        self.rewrite_list();
+        self.unreadable.rewrite();
         Ok(Changed::Yes)
     }
 

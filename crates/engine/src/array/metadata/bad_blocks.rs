@@ -34,6 +34,7 @@ use rangemap::RangeSet;
 use strake_format::unreadable::{self, capacity, places};
 use strake_format::*;
 
+use crate::array::outbox::Outbox;
 use crate::array::reshape::Reshape;
 use crate::array::{Array, Purpose, Stage};
 use crate::canary::{self, Canary};
@@ -166,6 +167,104 @@ impl Unreadable {
     }
 }
 
+impl Unreadable {
+    /// Takes these ranges of blocks off the list; as [`Array::list_unreadable`].
+    ///
+    /// # Errors
+    /// The list is full: what was one range becomes two.
+    fn unlist(
+        &mut self,
+        ranges: &[Range<u64>],
+        waiter: ListWaiter,
+        geometry: &Geometry,
+        out: &mut Outbox,
+    ) -> Result<(), ListFull> {
+        let mut lost = self.lost.clone();
+        for range in ranges {
+            lost.blocks.remove(range.clone());
+        }
+        self.has_room(&lost, true)?;
+        for range in ranges {
+            for part in self.lost.parts_within(range) {
+                let (offset, len) = bytes_of(geometry, &part);
+                out.event(EventKind::Rewritten { offset, len });
+            }
+        }
+        self.change(lost, waiter);
+        Ok(())
+    }
+
+    /// Whether the list has room. Blocks that come leave some for those that go: one that leaves
+    /// the middle of a range makes two of it.
+    fn has_room(&self, lost: &BadBlocks, leaving: bool) -> Result<(), ListFull> {
+        let most = self.lost.most;
+        let kept: usize = self.leaving.values().sum();
+        let kept = if leaving { kept } else { kept.max(most / 8) };
+        let most = most.saturating_sub(kept);
+        match lost.blocks.len() <= most || canary::hit(Canary::ListWithoutLimit) {
+            true => Ok(()),
+            false => Err(ListFull),
+        }
+    }
+
+    fn change(&mut self, lost: BadBlocks, waiter: ListWaiter) {
+        self.lost = lost;
+        self.due = true;
+        self.next.push(waiter);
+    }
+
+    /// The list must be written on every live member: at start, and when one joins.
+    pub(crate) fn rewrite(&mut self) {
+        self.due = true;
+    }
+
+    /// Blocks of a region that are listed: they leave the list when its zeroes are there. True if
+    /// there are any, and [`ListWaiter::Zeroed`] follows.
+    pub(crate) fn unlist_region(
+        &mut self,
+        region: RegionNo,
+        geometry: &Geometry,
+        out: &mut Outbox,
+    ) -> bool {
+        self.leaving.remove(&region);
+        let ranges = self.listed_in(region, geometry);
+        let waiter = ListWaiter::Zeroed(region);
+        !ranges.is_empty() && self.unlist(&ranges, waiter, geometry, out).is_ok()
+    }
+
+    /// A region is closed, to be given back. False if its blocks could not leave the list: zeros
+    /// that were acknowledged would answer an error as soon as the region is written again.
+    pub(crate) fn may_unlist_region(&mut self, region: RegionNo, geometry: &Geometry) -> bool {
+        let mut left = self.lost.blocks.clone();
+        let now = left.len();
+        for range in self.listed_in(region, geometry) {
+            left.remove(range);
+        }
+        // The more others leave, the less is added by this one.
+        let more = left.len().saturating_sub(now);
+        let kept: usize = self.leaving.values().sum();
+        let may = more == 0 || now + kept + more <= self.lost.most;
+        if may && more > 0 {
+            self.leaving.insert(region, more);
+        }
+        may
+    }
+
+    /// Parts of the region in which blocks are listed.
+    fn listed_in(&self, region: RegionNo, geometry: &Geometry) -> Vec<Range<u64>> {
+        let block = geometry.block;
+        let parts = geometry.region_parts(region).into_iter();
+        let ranges = parts.map(|bytes| bytes.start / block..bytes.end / block);
+        let listed = |range: &Range<u64>| !range.is_empty() && self.lost.blocks.overlaps(range);
+        ranges.filter(listed).collect()
+    }
+}
+
+fn bytes_of(geometry: &Geometry, blocks: &Range<u64>) -> (u64, u64) {
+    let block = geometry.block;
+    (blocks.start * block, (blocks.end - blocks.start) * block)
+}
+
 impl Array {
     /// Puts these parts of strips on the list. When that is durable on every live member, what
     /// `until` says goes on.
@@ -184,74 +283,22 @@ impl Array {
         lost.blocks.extend(ranges.iter().cloned());
         // A replay may have what is kept for blocks that leave: without it nothing is served at
         // all.
-        self.has_room(&lost, matches!(waiter, ListWaiter::Replay))?;
+        self.unreadable
+            .has_room(&lost, matches!(waiter, ListWaiter::Replay))?;
         let mut new = RangeSet::new();
         for range in ranges {
             new.extend(self.unreadable.lost.blocks.gaps(&range));
         }
         for range in new.iter() {
-            let (offset, len) = self.bytes_of(range);
+            let (offset, len) = bytes_of(&self.geometry, range);
             self.out.event(EventKind::Unreadable { offset, len });
         }
         for part in parts {
             let (_, row) = self.geometry.row(part.stripe);
             self.note_stale(self.geometry.region(row));
         }
-        self.change_list(lost, waiter);
+        self.unreadable.change(lost, waiter);
         Ok(())
-    }
-
-    /// Takes these ranges of blocks off the list; as [`Array::list_unreadable`].
-    ///
-    /// # Errors
-    /// The list is full: what was one range becomes two.
-    pub(crate) fn unlist(
-        &mut self,
-        ranges: &[Range<u64>],
-        waiter: ListWaiter,
-    ) -> Result<(), ListFull> {
-        let mut lost = self.unreadable.lost.clone();
-        for range in ranges {
-            lost.blocks.remove(range.clone());
-        }
-        self.has_room(&lost, true)?;
-        for range in ranges {
-            for part in self.unreadable.lost.parts_within(range) {
-                let (offset, len) = self.bytes_of(&part);
-                self.out.event(EventKind::Rewritten { offset, len });
-            }
-        }
-        self.change_list(lost, waiter);
-        Ok(())
-    }
-
-    fn bytes_of(&self, blocks: &Range<u64>) -> (u64, u64) {
-        let block = self.geometry.block;
-        (blocks.start * block, (blocks.end - blocks.start) * block)
-    }
-
-    /// Whether the list has room. Blocks that come leave some for those that go: one that leaves
-    /// the middle of a range makes two of it.
-    fn has_room(&self, lost: &BadBlocks, leaving: bool) -> Result<(), ListFull> {
-        let most = capacity(self.sb.layout.unreadable_bytes);
-        let kept: usize = self.unreadable.leaving.values().sum();
-        let kept = if leaving { kept } else { kept.max(most / 8) };
-        let most = most.saturating_sub(kept);
-        match lost.blocks.len() <= most || canary::hit(Canary::ListWithoutLimit) {
-            true => Ok(()),
-            false => Err(ListFull),
-        }
-    }
-
-    fn change_list(&mut self, lost: BadBlocks, waiter: ListWaiter) {
-        self.unreadable.lost = lost;
-        self.unreadable.due = true;
-        self.unreadable.next.push(waiter);
-    }
-
-    /// The list must be written on every live member: at start, and when one joins.
-    pub(crate) fn rewrite_list(&mut self) {
-        self.unreadable.due = true;
     }
 
     /// A shard's operation wants parts of strips listed, or taken off.
@@ -272,10 +319,11 @@ impl Array {
         } else {
             let ranges = parts.iter().map(|part| self.geometry.blocks(part));
             let ranges: Vec<Range<u64>> = ranges.filter(|range| !range.is_empty()).collect();
-            self.unlist(&ranges, waiter)
+            let unreadable = &mut self.unreadable;
+            unreadable.unlist(&ranges, waiter, &self.geometry, &mut self.out)
         };
         if listed.is_err() {
-            self.note_list_full();
+            self.jobs.note_list_full();
             self.answer_list(shard, op, true);
         }
     }
@@ -285,67 +333,46 @@ impl Array {
         self.out.push(ArrayOutput::Message(shard, answer));
     }
 
-    /// Blocks of a region that are listed: they leave the list when its zeroes are there. True if
-    /// there are any, and [`Array::region_zeroed`] will be called once more.
-    pub(crate) fn unlist_region(&mut self, region: RegionNo) -> bool {
-        self.unreadable.leaving.remove(&region);
-        let ranges = self.listed_in(region);
-        !ranges.is_empty() && self.unlist(&ranges, ListWaiter::Zeroed(region)).is_ok()
-    }
-
-    /// A region is closed, to be given back. False if its blocks could not leave the list: zeros
-    /// that were acknowledged would answer an error as soon as the region is written again.
-    pub(crate) fn may_unlist_region(&mut self, region: RegionNo) -> bool {
-        let mut left = self.unreadable.lost.blocks.clone();
-        let now = left.len();
-        for range in self.listed_in(region) {
-            left.remove(range);
-        }
-        // The more others leave, the less is added by this one.
-        let more = left.len().saturating_sub(now);
-        let kept: usize = self.unreadable.leaving.values().sum();
-        let all = now + kept + more;
-        let may = more == 0 || all <= capacity(self.sb.layout.unreadable_bytes);
-        match may {
-            true if more > 0 => {
-                self.unreadable.leaving.insert(region, more);
-            }
-            true => {}
-            false => self.note_list_full(),
-        }
-        may
-    }
-
-    /// Parts of the region in which blocks are listed.
-    fn listed_in(&self, region: RegionNo) -> Vec<Range<u64>> {
-        let block = self.geometry.block;
-        let parts = self.geometry.region_parts(region).into_iter();
-        let ranges = parts.map(|bytes| bytes.start / block..bytes.end / block);
-        let listed =
-            |range: &Range<u64>| !range.is_empty() && self.unreadable.lost.blocks.overlaps(range);
-        ranges.filter(listed).collect()
-    }
-
-    /// Writes the next version, or goes on with what waited for one.
-    pub(crate) fn drive_unreadable(&mut self) {
-        // A member that failed must be durably out before anything builds on its absence.
-        if self.persist.view_due || matches!(self.stage, Stage::Failed | Stage::Stopped) {
-            return;
+    /// A version that is durable on every live member, where each member that did not take it is
+    /// durably out: shards know it now. Gives what waited for it.
+    pub(crate) fn list_durable(&mut self) -> Vec<ListWaiter> {
+        if !self.may_write_list() {
+            return Vec::new();
         }
         // The map may have to say that a member which is away lacks what is being given up.
         let told = self.map.quiet();
         // Every shard that may read a block must know that it is given up before other content is
         // written there.
         let (home, known) = (
-            self.lease_returned(),
+            self.lease.returned(),
             Arc::clone(&self.unreadable.published),
         );
         let over =
             |flight: &mut Flight| flight.pending == 0 && told && (home || flight.lost == *known);
-        if let Some(flight) = self.unreadable.flight.take_if(over) {
-            self.list_durable(flight);
+        let Some(flight) = self.unreadable.flight.take_if(over) else {
+            return Vec::new();
+        };
+        if *known != flight.lost {
+            self.unreadable.published = Arc::new(flight.lost);
+            let published = self.unreadable.published();
+            self.out.message_all(&ToShard::Unreadable(published));
+            // Before it serves, the array must know that shards have the list: they answer a view.
+            self.persist.view_due |= matches!(
+                self.stage,
+                Stage::Resuming | Stage::Recovering | Stage::Starting
+            );
         }
-        if self.unreadable.due && self.unreadable.flight.is_none() {
+        flight.waiting
+    }
+
+    /// A member that failed must be durably out before anything builds on its absence.
+    fn may_write_list(&self) -> bool {
+        !self.persist.view_due && !matches!(self.stage, Stage::Failed | Stage::Stopped)
+    }
+
+    /// Writes the next version of the list.
+    pub(crate) fn write_list_if_due(&mut self) {
+        if self.may_write_list() && self.unreadable.due && self.unreadable.flight.is_none() {
             self.write_list();
         }
     }
@@ -388,28 +415,6 @@ impl Array {
     pub(crate) fn list_written(&mut self) {
         if let Some(flight) = &mut self.unreadable.flight {
             flight.pending -= 1;
-        }
-    }
-
-    /// A version is durable on every live member, and a member that did not take it is durably out.
-    fn list_durable(&mut self, flight: Flight) {
-        if *self.unreadable.published != flight.lost {
-            self.unreadable.published = Arc::new(flight.lost);
-            let published = self.unreadable.published();
-            self.out.message_all(&ToShard::Unreadable(published));
-            // Before it serves, the array must know that shards have the list: they answer a view.
-            self.persist.view_due |= matches!(
-                self.stage,
-                Stage::Resuming | Stage::Recovering | Stage::Starting
-            );
-        }
-        for waiter in flight.waiting {
-            match waiter {
-                ListWaiter::Shard { shard, op } => self.answer_list(shard, op, false),
-                ListWaiter::Zeroed(region) => self.region_zeroed(region),
-                ListWaiter::Replay => self.replay_listed(),
-                ListWaiter::Moved => self.window_listed(),
-            }
         }
     }
 }

@@ -261,7 +261,7 @@ impl Array {
         self.log_coverage.tries = 0;
         self.sb.covered = true;
         self.sb.log_base = self.log_coverage.log_from;
-        self.touch();
+        self.persist.touch();
         self.release_held();
     }
 
@@ -293,7 +293,7 @@ impl Array {
             self.log_coverage.joins = false;
             self.log_coverage.advance();
             self.sb.log_base = self.log_coverage.log_from;
-            self.touch();
+            self.persist.touch();
         }
     }
 
@@ -315,12 +315,13 @@ impl Array {
         at_once
     }
 
-    /// Begins the base that regions wait for.
-    pub(crate) fn drive_log_coverage(&mut self) {
+    /// Begins the base that regions wait for. True if a view is to say so.
+    pub(crate) fn drive_log_coverage(&mut self) -> bool {
         let over = matches!(self.stage, Stage::Failed | Stage::Stopped);
         if std::mem::take(&mut self.log_coverage.exhausted) && !over {
             // Without numbers that are higher no write could be told from an older one.
-            return self.fail(FailCause::NumbersExhausted);
+            self.fail(FailCause::NumbersExhausted);
+            return false;
         }
         let serving = matches!(self.stage, Stage::Serving | Stage::Stopping);
         if !serving
@@ -328,23 +329,24 @@ impl Array {
             || self.log_coverage.waits.is_some()
             || self.base_stays()
         {
-            return;
+            return false;
         }
         if self.log_coverage.regions.is_empty()
             && !self.log_coverage.short
             && !self.log_coverage.joins
         {
-            return;
+            return false;
         }
         let regions = std::mem::take(&mut self.log_coverage.regions);
         self.log_coverage.held.extend(regions);
-        if self.logging() {
+        let begins = self.logging();
+        if begins {
             self.next_base();
-            self.publish();
         } else {
             // The superblocks that say so are on their way, if they are not durable.
             self.log_coverage.joins = false;
             self.release_held();
         }
+        begins
     }
 }

@@ -20,6 +20,8 @@
 
 use strake_format::*;
 
+use crate::array::members::table::Table;
+use crate::array::outbox::Outbox;
 use crate::array::{Array, Member, Purpose, SlotUse, Stage};
 use crate::canary::{self, Canary};
 use crate::mem::buffer::{Buf, Slice};
@@ -162,92 +164,33 @@ pub(crate) fn in_sync(sb: &Superblock) -> impl Iterator<Item = Option<MemberUuid
 }
 
 impl Persist {
-    /// All that is wanted is durable.
-    pub(crate) fn quiet(&self) -> bool {
-        self.flight.is_none() && self.wanted == self.durable
-    }
-}
-
-impl Array {
     /// The table or a setting changed: it must become durable.
     pub(crate) fn touch(&mut self) {
-        self.persist.wanted += 1;
+        self.wanted += 1;
     }
 
-    /// The membership changed: new epoch, durable first, then a new view.
-    pub(crate) fn membership_changed(&mut self) {
-        self.sb.advance();
-        self.persist.view_due = true;
-        self.retry_blocked();
-        self.touch();
+    /// All that is wanted is durable.
+    pub(crate) fn quiet(&self) -> bool {
+        self.flight.is_none() && self.nothing_wanted()
     }
 
-    pub(crate) fn drive_persist(&mut self) {
-        if canary::hit(Canary::ViewBeforeDurable) && std::mem::take(&mut self.persist.view_due) {
-            self.publish();
-        }
-        if self.persist.flight.is_some() || matches!(self.stage, Stage::Failed | Stage::Stopped) {
-            return;
-        }
-        if self.persist.wanted > self.persist.durable {
-            self.follow_ends();
-            self.sb.generation = self.sb.generation.next();
-            self.note_rebuilds();
-            self.note_scrub();
-            self.note_cover();
-            self.note_known();
-            self.note_whole_at();
-            self.persist.says_undecided &= self.sb.undecided;
-            self.persist.says_whole_at &= self.sb.map_whole_at;
-            self.persist.flight = Some(Flight {
-                version: self.persist.wanted,
-                copies: Copies::First,
-                pending: 0,
-                image: self.superblock(),
-                devices: self.readers_of_superblocks(),
-            });
-            self.write_copies();
-            return;
-        }
-        if self.persist.view_due && !self.lease_returned() {
-            // A shard with a read lease may still read a member that is out.
-            return;
-        }
-        if std::mem::take(&mut self.persist.view_due) {
-            self.publish();
-        }
-        self.forget_stale();
-        for waiter in std::mem::take(&mut self.persist.waiters) {
-            match waiter {
-                SuperblockWaiter::Done(id, changed) => self.out.done(id, Ok(changed)),
-                SuperblockWaiter::Release(device) => {
-                    self.persist.leaving.push((device, self.view.version))
-                }
-                SuperblockWaiter::Replaced(device) => self.replaced(device),
-                SuperblockWaiter::Rebuilt(slot, device, partial) => {
-                    self.rebuilt(slot, device, partial)
-                }
-                SuperblockWaiter::RebuildOver => self.rebuild_over(),
-                SuperblockWaiter::Verdict(shard, op) => self.answer_list(shard, op, false),
-                SuperblockWaiter::Unmap(region) => self.unmap_region(region),
-            }
-        }
-        self.release_left();
-        self.durable_now();
+    /// From the next superblock on every member is to be known to have it before the array goes on.
+    pub(crate) fn seal(&mut self, generation: Generation) {
+        self.seal_from = generation.next();
     }
 
-    /// A shard works by this view now: devices that no shard knows any more can be closed.
-    pub(crate) fn view_applied(&mut self, shard: ShardNo, version: u64) {
-        self.persist.applied[usize::from(shard.0)] = version;
-        self.release_left();
-        if self.stage == Stage::Closing && self.persist.flight.is_none() && !self.persist.view_due {
-            self.durable_now();
-        }
+    /// It is durable that every member has what [`Persist::seal`] asked for; this is the newest
+    /// generation.
+    pub(crate) fn sealed(&self, generation: Generation) -> bool {
+        // None of this is noted of numbers that no array comes to.
+        let beyond = generation.0 >= Known::HEARD_MAX;
+        let known = self.known >= self.seal_from;
+        known || beyond || canary::hit(Canary::ServesUnsealed)
     }
 
     /// The view that every shard has.
     fn everywhere(&self) -> u64 {
-        let applied = self.persist.applied.iter().copied();
+        let applied = self.applied.iter().copied();
         applied.min().unwrap_or(u64::MAX)
     }
 
@@ -256,10 +199,10 @@ impl Array {
         self.everywhere() >= version
     }
 
-    pub(crate) fn release_left(&mut self) {
+    /// Devices that no shard knows any more can be closed.
+    pub(crate) fn release_left(&mut self, out: &mut Outbox) {
         let everywhere = self.everywhere();
-        let out = &mut self.out;
-        self.persist.leaving.retain(|&(device, version)| {
+        self.leaving.retain(|&(device, version)| {
             let left = version <= everywhere;
             if left {
                 out.push(ArrayOutput::Release(device));
@@ -270,15 +213,43 @@ impl Array {
 
     /// The slot has a member in sync, and would have one after a crash: the array may report it as
     /// in sync. A member that is being replaced counts until its replacement is durable.
-    pub(crate) fn durably_in_sync(&self, at: usize) -> bool {
-        let slot = &self.table.slots[at];
+    pub(crate) fn durably_in_sync(&self, table: &Table, at: usize) -> bool {
+        let slot = &table.slots[at];
         let durable = |device: DeviceId| {
-            let member = self.table.devices[&device].member;
-            self.persist.in_sync.get(at) == Some(&Some(member))
+            let member = table.devices[&device].member;
+            self.in_sync.get(at) == Some(&Some(member))
         };
         let known = |device| slot.outgoing.is_some() || durable(device);
         slot.current
             .is_some_and(|device| known(device) || canary::hit(Canary::ShownTooSoon))
+    }
+}
+
+impl Array {
+    /// No superblock is being written, and one may be.
+    pub(crate) fn may_persist(&self) -> bool {
+        self.persist.flight.is_none() && !matches!(self.stage, Stage::Failed | Stage::Stopped)
+    }
+
+    /// Writes the next superblock, of what the table and the settings are now. True if pages of the
+    /// region map may wait for it no longer.
+    pub(crate) fn write_superblock(&mut self) -> bool {
+        self.persist.says_undecided &= self.sb.undecided;
+        self.persist.says_whole_at &= self.sb.map_whole_at;
+        self.persist.flight = Some(Flight {
+            version: self.persist.wanted,
+            copies: Copies::First,
+            pending: 0,
+            image: self.superblock(),
+            devices: self.readers_of_superblocks(),
+        });
+        self.write_copies()
+    }
+
+    /// A shard works by this view now: devices that no shard knows any more can be closed.
+    pub(crate) fn view_applied(&mut self, shard: ShardNo, version: u64) {
+        self.persist.applied[usize::from(shard.0)] = version;
+        self.persist.release_left(&mut self.out);
     }
 
     /// Every device that gets the superblock, with the role that the table gives it.
@@ -303,48 +274,8 @@ impl Array {
         devices.map(reader).collect()
     }
 
-    /// Nothing newer than what is durable is wanted: stages that waited for this go on.
-    fn durable_now(&mut self) {
-        let everywhere = self.applied(self.view.version);
-        match self.stage {
-            // Not before every shard works by the newest view and knows what was told before it:
-            // requests come to shards from elsewhere, and do not wait for what is on its way.
-            Stage::Starting if everywhere && self.map.quiet() && self.unreadable.quiet() => {
-                if self.map.take_unrecorded() && self.logging() {
-                    self.sb.covered = true;
-                    self.touch();
-                    return self.drive_persist();
-                }
-                if !self.sealed() {
-                    self.touch();
-                    return self.drive_persist();
-                }
-                self.stage = Stage::Serving;
-                self.arm_sweep();
-                self.out.push(ArrayOutput::Started);
-                self.out.event(EventKind::Started {
-                    unclean: self.unclean,
-                });
-            }
-            // Not before every shard is quiet.
-            Stage::Closing if everywhere && !self.sealed() => {
-                self.touch();
-                self.drive_persist();
-            }
-            Stage::Closing if everywhere => {
-                self.stage = Stage::Stopped;
-                self.out.event(EventKind::Stopped);
-                if let Some(id) = self.stop.take() {
-                    self.out.done(id, Ok(Changed::Yes));
-                }
-                self.out.push(ArrayOutput::Stopped);
-            }
-            _ => {}
-        }
-    }
-
     /// How far rebuilds and replacements have durably come, into the table.
-    fn note_rebuilds(&mut self) {
+    pub(crate) fn note_rebuilds(&mut self) {
         self.sb.replacements.clear();
         for (at, slot) in self.table.slots.iter().enumerate() {
             let Some(incoming) = slot.incoming else {
@@ -369,21 +300,8 @@ impl Array {
             .sort_by_key(|r| spares.iter().position(|s| *s == r.member));
     }
 
-    /// From the next superblock on every member is to be known to have it before the array goes on.
-    pub(crate) fn seal(&mut self) {
-        self.persist.seal_from = self.sb.generation.next();
-    }
-
-    /// It is durable that every member has what [`Array::seal`] asked for.
-    fn sealed(&self) -> bool {
-        // None of this is noted of numbers that no array comes to.
-        let beyond = self.sb.generation.0 >= Known::HEARD_MAX;
-        let known = self.persist.known >= self.persist.seal_from;
-        known || beyond || canary::hit(Canary::ServesUnsealed)
-    }
-
     /// What every member that is there is known to have, into the table.
-    fn note_known(&mut self) {
+    pub(crate) fn note_known(&mut self) {
         for (slot, row) in self.table.slots.iter().zip(&mut self.table.records) {
             if let Some(device) = slot.current.or(slot.incoming) {
                 row.known = Known::heard(self.table.devices[&device].heard);
@@ -411,7 +329,7 @@ impl Array {
 
     /// A device that grew while it serves has the place of its last superblock at its new end,
     /// where nothing lies yet: that is written first.
-    fn follow_ends(&mut self) {
+    pub(crate) fn follow_ends(&mut self) {
         for member in self.table.devices.values_mut() {
             if member.info.bytes > member.layout.device_bytes {
                 member.layout.device_bytes = member.info.bytes;
@@ -421,7 +339,7 @@ impl Array {
         }
     }
 
-    fn write_copies(&mut self) {
+    fn write_copies(&mut self) -> bool {
         let flight = self.persist.flight.as_ref().expect("a flight was begun");
         let (copies, image) = (flight.copies, flight.image.clone());
         let devices = flight.devices.clone();
@@ -455,26 +373,24 @@ impl Array {
         }
         let flight = self.persist.flight.as_mut().expect("a flight was begun");
         flight.pending = pending;
-        if pending == 0 {
-            self.copies_written();
-        }
+        pending == 0 && self.copies_written()
     }
 
-    pub(crate) fn superblock_written(&mut self) {
+    /// A write of a superblock is over. True if pages of the region map may wait for what all of
+    /// them say now.
+    pub(crate) fn superblock_written(&mut self) -> bool {
         let Some(flight) = &mut self.persist.flight else {
-            return;
+            return false;
         };
         flight.pending -= 1;
-        if flight.pending == 0 {
-            self.copies_written();
-        }
+        flight.pending == 0 && self.copies_written()
     }
 
-    fn copies_written(&mut self) {
+    fn copies_written(&mut self) -> bool {
         let over = matches!(self.stage, Stage::Failed | Stage::Stopped);
         if over || self.first_wave_lost() {
             self.persist.flight = None;
-            return;
+            return false;
         }
         let flight = self
             .persist
@@ -492,13 +408,10 @@ impl Array {
                 let (undecided, whole_at) = (flight.image.undecided, flight.image.map_whole_at);
                 let said = std::mem::replace(&mut self.persist.says_undecided, undecided);
                 let said_whole_at = std::mem::replace(&mut self.persist.says_whole_at, whole_at);
-                if !said || whole_at && !said_whole_at {
-                    self.write_pages();
-                }
-                return;
+                return !said || whole_at && !said_whole_at;
             }
         };
-        self.write_copies();
+        self.write_copies()
     }
 
     /// A first-wave member failed before its copy was durable. The array aborts this version: the

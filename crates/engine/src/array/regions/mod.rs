@@ -477,8 +477,9 @@ impl Array {
     fn enter_zeroing(&mut self, region: RegionNo, waits: u32, then: AfterZeroing) {
         // What is lost there is lost no more: it must not be listed when the region is written
         // again.
-        let listed = u32::from(self.unlist_region(region));
-        let pending = waits + listed;
+        let unreadable = &mut self.unreadable;
+        let listed = unreadable.unlist_region(region, &self.geometry, &mut self.out);
+        let pending = waits + u32::from(listed);
         self.set_phase(region, Phase::Zeroing { pending, then });
     }
 
@@ -762,7 +763,8 @@ impl Array {
             };
             return self.enter(region, phase);
         }
-        if unmap && !self.may_unlist_region(region) {
+        if unmap && !self.unreadable.may_unlist_region(region, &self.geometry) {
+            self.jobs.note_list_full();
             return self.keep_region(region, sync);
         }
         self.note_closed(region, unmap);

@@ -171,22 +171,22 @@ impl Array {
     // ---- commands ----------------------------------------------------------------------------
 
     /// The move goes no further, or goes on.
-    pub(crate) fn stop_restripe(&mut self, stop: bool) -> Result<Changed, CommandError> {
+    pub(crate) fn stop_restripe(&mut self, stop: bool) -> Changed {
         let Some(moving) = &mut self.sb.moving else {
-            return Err(CommandError::NothingMoves);
+            return Changed::No;
         };
         let before = std::mem::replace(&mut moving.stopped, stop);
         let blocked = self.moving.blocked.take_if(|_| !stop).is_some();
         if before == stop && !blocked {
-            return Ok(Changed::No);
+            return Changed::No;
         }
         if stop {
             let (kind, cause) = (JobKind::Restripe, StopCause::Asked);
             self.moving.told = false;
             self.out.event(EventKind::JobStopped { kind, cause });
         }
-        self.touch();
-        Ok(Changed::Yes)
+        self.persist.touch();
+        Changed::Yes
     }
 
     /// It cannot go on by itself.
@@ -502,7 +502,7 @@ impl Array {
             return Err(CommandError::NotOptimal);
         }
         self.window().expect("a window is at work").pending += 1;
-        self.drive_unreadable();
+        self.write_list_if_due();
         Ok(())
     }
 
@@ -548,6 +548,22 @@ impl Array {
         }
         let window = self.window().expect("a window is at work");
         (window.data, window.to_copy) = (copy.data, later);
+    }
+
+    /// What makes the copy durable on a device; nothing where that has left.
+    pub(crate) fn copies_for(&self, copy: &Copy, device: DeviceId) -> Vec<IoKind> {
+        if !self.table.live().contains(&device) {
+            return Vec::new();
+        }
+        let member = &self.table.devices[&device];
+        let fua = member.info.volatile_cache;
+        let (array, uuid, epoch) = (self.sb.array, member.member, self.sb.epoch);
+        let batches = copy.encode(&self.geometry, &member.layout, array, uuid, epoch);
+        let write = |(offset, bytes): (u64, Vec<u8>)| {
+            let data = Slice::new(Buf::from_bytes(&bytes), 0, bytes.len());
+            IoKind::Write { offset, data, fua }
+        };
+        batches.into_iter().map(write).collect()
     }
 
     /// The rows of the window in the new shape.
@@ -632,7 +648,7 @@ impl Array {
         }
         self.geometry = Arc::new(Geometry::of(&self.sb));
         self.persist.view_due = true;
-        self.touch();
+        self.persist.touch();
         Step::Telling
     }
 

@@ -62,12 +62,18 @@ pub(crate) struct Reshape {
     id: Option<CommandId>,
     pub(crate) change: Change,
     step: Step,
-    /// Discards of whole regions that wait.
-    unmaps: Vec<Request>,
-    /// Commands that wait for a window.
-    commands: Vec<(CommandId, Command)>,
+    kept: Kept,
     /// What it was, for the event.
     before: (u64, Level),
+}
+
+/// What waits for the end of a change.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// Discards of whole regions.
+    pub(crate) unmaps: Vec<Request>,
+    /// Commands: only a window keeps them.
+    pub(crate) commands: Vec<(CommandId, Command)>,
 }
 
 /// What is to be.
@@ -137,11 +143,11 @@ impl Reshape {
     }
 
     pub(crate) fn keep_command(&mut self, id: CommandId, command: Command) {
-        self.commands.push((id, command));
+        self.kept.commands.push((id, command));
     }
 
     pub(crate) fn keep_unmap(&mut self, request: Request) {
-        self.unmaps.push(request);
+        self.kept.unmaps.push(request);
     }
 
     /// The newest version of everything is being brought to the B places.
@@ -171,17 +177,6 @@ impl Array {
         }
     }
 
-    /// Every slot that data is in has a member in sync and nothing else, and parity is trusted
-    /// everywhere.
-    pub(crate) fn in_order(&self) -> bool {
-        let alone = |s: &SlotUse| s.incoming.is_none() && s.outgoing.is_none();
-        // Data may have left some slots: the array does not wait for members of these.
-        let going = self.going();
-        let whole =
-            |(at, s): (usize, &SlotUse)| (s.current.is_some() || going.contains(&at)) && alone(s);
-        self.table.slots.iter().enumerate().all(whole) && !self.map.syncing()
-    }
-
     /// Superblocks of devices that grew go to their new ends.
     pub(crate) fn note_sizes(&mut self, sizes: &[(DeviceId, u64)]) -> Changed {
         let shrunk = |(device, bytes): &&(DeviceId, u64)| {
@@ -205,26 +200,19 @@ impl Array {
         let grew = |member: &Member| member.info.bytes > member.layout.device_bytes;
         match self.table.devices.values().any(grew) {
             true => {
-                self.touch();
+                self.persist.touch();
                 Changed::Yes
             }
             false => Changed::No,
         }
     }
 
-    /// Begins to grow; `None`: [`ArrayOutput::Done`] follows.
-    pub(crate) fn grow(
-        &mut self,
-        id: CommandId,
-        sizes: &[(DeviceId, u64)],
-    ) -> Option<CommandError> {
+    /// Begins to grow, unless a member turns out to have shrunk; [`ArrayOutput::Done`] follows.
+    pub(crate) fn grow(&mut self, id: CommandId, sizes: &[(DeviceId, u64)]) {
         self.note_sizes(sizes);
         match self.growth() {
-            Ok(data_bytes) => {
-                self.begin_reshape(id, Change::Grow { data_bytes });
-                None
-            }
-            Err(error) => Some(error),
+            Ok(data_bytes) => self.begin_reshape(id, Change::Grow { data_bytes }),
+            Err(error) => self.out.done(id, Err(error)),
         }
     }
 
@@ -262,21 +250,6 @@ impl Array {
                 Ok(data_bytes)
             }
             Err(_) => Err(CommandError::MapTooSmall { bytes: data_bytes }),
-        }
-    }
-
-    /// Begins to add parities; `None`: [`ArrayOutput::Done`] follows.
-    pub(crate) fn add_parity(
-        &mut self,
-        id: CommandId,
-        devices: Vec<NewDevice>,
-    ) -> Option<CommandError> {
-        match self.may_add_parity(&devices) {
-            Ok(()) => {
-                self.begin_reshape(id, Change::AddParity(devices));
-                None
-            }
-            Err(error) => Some(error),
         }
     }
 
@@ -334,8 +307,7 @@ impl Array {
             id,
             change,
             step,
-            unmaps: Vec::new(),
-            commands: Vec::new(),
+            kept: Kept::default(),
             before: (self.geometry.size(), self.sb.level),
         });
     }
@@ -348,20 +320,15 @@ impl Array {
         Step::Holding { waits, buffers }
     }
 
-    /// Begins to move data to another shape; `None`: [`ArrayOutput::Done`] follows when it has
-    /// begun.
-    pub(crate) fn restripe(&mut self, id: CommandId, shape: NewShape) -> Option<CommandError> {
-        if let Err(error) = self.may_restripe(&shape) {
-            return Some(error);
-        }
+    /// Begins to move data to another shape; [`ArrayOutput::Done`] follows when it has begun.
+    pub(crate) fn restripe(&mut self, id: CommandId, shape: NewShape) {
         for new in &shape.devices {
             self.admit(new).expect("it was looked at");
             self.table.spares.push(new.device);
             self.table.listed.push(new.member);
         }
-        self.touch();
+        self.persist.touch();
         self.begin_with(Some(id), Change::Restripe(shape), Step::Joining);
-        None
     }
 
     pub(crate) fn may_restripe(&self, shape: &NewShape) -> Result<(), CommandError> {
@@ -400,14 +367,15 @@ impl Array {
     // ---- the order ---------------------------------------------------------------------------
 
     /// Goes a step on with the change, if there is one and it can be done; true if so.
-    pub(crate) fn drive_reshape(&mut self) -> bool {
+    /// What waited for its end is in `kept` then.
+    pub(crate) fn drive_reshape(&mut self, kept: &mut Kept) -> bool {
         if matches!(self.stage, Stage::Failed | Stage::Stopped) {
             // What waits in shards is answered by the view that says so.
             if let Some(reshape) = self.reshape.take() {
                 if let Some(id) = reshape.id {
                     self.out.done(id, Err(CommandError::NotServing));
                 }
-                self.release(reshape.unmaps, reshape.commands);
+                *kept = reshape.kept;
             }
             return false;
         }
@@ -457,9 +425,9 @@ impl Array {
             Step::Laying | Step::Leaving => Ok(self.metadata_quiet().then(|| self.take_shape())),
             Step::Telling => Ok(None),
             Step::Applying { version } => {
-                let over = self.applied(version);
+                let over = self.persist.applied(version);
                 if over {
-                    self.end_reshape();
+                    *kept = self.end_reshape();
                 }
                 return over;
             }
@@ -471,7 +439,7 @@ impl Array {
             }
             Ok(None) => false,
             Err(error) => {
-                self.give_up_reshape(error);
+                *kept = self.give_up_reshape(error);
                 true
             }
         }
@@ -518,8 +486,8 @@ impl Array {
             Change::Restripe(NewShape { devices, .. }) => {
                 self.table.entering = devices.iter().map(|new| new.device).collect();
                 self.rewrite_map();
-                self.rewrite_list();
-                self.drive_unreadable();
+                self.unreadable.rewrite();
+                self.write_list_if_due();
                 self.flush_at_rest();
                 Step::Filling
             }
@@ -553,13 +521,13 @@ impl Array {
         let elsewhere = live.iter().any(|d| self.table.devices[d].list_place == 0);
         let moved = self.map.gather_in_b();
         if elsewhere {
-            self.rewrite_list();
+            self.unreadable.rewrite();
         }
         if moved {
             self.write_pages();
         }
         if elsewhere {
-            self.drive_unreadable();
+            self.write_list_if_due();
         }
         !moved && !elsewhere
     }
@@ -652,8 +620,8 @@ impl Array {
         }
         let early = canary::hit(Canary::ShapeBeforeMap).then(|| self.take_shape());
         self.rewrite_map();
-        self.rewrite_list();
-        self.drive_unreadable();
+        self.unreadable.rewrite();
+        self.write_list_if_due();
         early.unwrap_or(Step::Laying)
     }
 
@@ -764,7 +732,7 @@ impl Array {
     }
 
     /// Every shard works by the new shape.
-    fn end_reshape(&mut self) {
+    fn end_reshape(&mut self) -> Kept {
         let reshape = self.reshape.take().expect("it was under way");
         // Not before: a request for what is new may come to any of them.
         self.out
@@ -775,11 +743,11 @@ impl Array {
         if let Some(id) = reshape.id {
             self.out.done(id, Ok(Changed::Yes));
         }
-        self.release(reshape.unmaps, reshape.commands);
+        reshape.kept
     }
 
     /// The change is not made.
-    fn give_up_reshape(&mut self, error: CommandError) {
+    fn give_up_reshape(&mut self, error: CommandError) -> Kept {
         let reshape = self.reshape.take().expect("it was under way");
         match &reshape.change {
             Change::Window(window) => self.window_over(window, false),
@@ -797,16 +765,6 @@ impl Array {
         if !matches!(reshape.step, Step::Joining | Step::Opening) {
             self.out.message_all(&ToShard::Resume);
         }
-        self.release(reshape.unmaps, reshape.commands);
-    }
-
-    /// What waited goes on.
-    fn release(&mut self, unmaps: Vec<Request>, commands: Vec<(CommandId, Command)>) {
-        for request in unmaps {
-            self.unmap_asked(request);
-        }
-        for (id, command) in commands {
-            self.command(self.out.now(), id, command);
-        }
+        reshape.kept
     }
 }

@@ -36,19 +36,13 @@ use crate::proto::*;
 use crate::provision::limits;
 use crate::units::*;
 
-use std::ops::Range;
-
 impl Array {
-    /// Begins to let parities go; `None`: [`ArrayOutput::Done`] follows.
-    pub(crate) fn drop_parity(&mut self, id: CommandId, fewer: Fewer) -> Option<CommandError> {
-        if let Err(error) = self.may_drop_parity(fewer) {
-            return Some(error);
+    /// Begins to let parities go; [`ArrayOutput::Done`] follows.
+    pub(crate) fn drop_parity(&mut self, id: CommandId, fewer: Fewer) {
+        match fewer.parities > self.geometry.fixed {
+            true => self.restripe(id, leaving(fewer)),
+            false => self.begin_reshape(id, Change::DropParity(fewer)),
         }
-        if fewer.parities > self.geometry.fixed {
-            return self.restripe(id, leaving(fewer));
-        }
-        self.begin_reshape(id, Change::DropParity(fewer));
-        None
     }
 
     pub(crate) fn may_drop_parity(&self, fewer: Fewer) -> Result<(), CommandError> {
@@ -59,34 +53,9 @@ impl Array {
         limits::may_drop(&self.superblock(), fewer)
     }
 
-    /// Begins to become a mirror; `None`: [`ArrayOutput::Done`] follows.
-    pub(crate) fn become_mirror(&mut self, id: CommandId) -> Option<CommandError> {
-        if let Err(error) = self.may_become_mirror() {
-            return Some(error);
-        }
-        self.begin_reshape(id, Change::Mirror);
-        None
-    }
-
     pub(crate) fn may_become_mirror(&self) -> Result<(), CommandError> {
         self.may_reshape()?;
         limits::mirror(&self.superblock()).map(|_| ())
-    }
-
-    /// Slots that data has left, and that are about to go. Not while the move is told to stop.
-    pub(crate) fn going(&self) -> Range<usize> {
-        let all = self.table.slots.len();
-        match self.sb.moving {
-            Some(moving) if !moving.stopped => self.geometry.gone(),
-            _ => all..all,
-        }
-    }
-
-    /// Spares that there will be when a move is over.
-    pub(crate) fn spares_to_be(&self) -> usize {
-        let fewer = self.geometry.to_go().unwrap_or(0);
-        let going = self.table.records.iter().rev().take(fewer);
-        self.table.listed.len() + going.filter(|slot| !slot.member.is_nil()).count()
     }
 
     /// (1) The members of the last slots become spares.

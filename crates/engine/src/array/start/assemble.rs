@@ -794,6 +794,7 @@ impl Array {
             geometry: Arc::new(geometry),
             shards: options.shards,
             stage: Stage::Starting,
+            failing: None,
             table: Table::of(&mut sb, members, slots, spares),
             sb,
             view: Arc::default(),

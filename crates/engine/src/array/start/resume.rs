@@ -127,22 +127,6 @@ impl Array {
         }
     }
 
-    /// What makes the copy durable on a device; nothing where that has left.
-    pub(crate) fn copies_for(&self, copy: &Copy, device: DeviceId) -> Vec<IoKind> {
-        if !self.table.live().contains(&device) {
-            return Vec::new();
-        }
-        let member = &self.table.devices[&device];
-        let fua = member.info.volatile_cache;
-        let (array, uuid, epoch) = (self.sb.array, member.member, self.sb.epoch);
-        let batches = copy.encode(&self.geometry, &member.layout, array, uuid, epoch);
-        let write = |(offset, bytes): (u64, Vec<u8>)| {
-            let data = Slice::new(Buf::from_bytes(&bytes), 0, bytes.len());
-            IoKind::Write { offset, data, fua }
-        };
-        batches.into_iter().map(write).collect()
-    }
-
     fn write_resumed(&mut self) {
         let resumed = self.resumed.as_mut().expect("it is under way");
         resumed.phase = Phase::Writing;
