@@ -7,7 +7,7 @@ use strake_format::*;
 
 use crate::array::metadata::superblocks::SuperblockWaiter;
 use crate::array::reshape::Change;
-use crate::array::{Array, SlotUse, Stage};
+use crate::array::{Array, Stage};
 use crate::canary::{self, Canary};
 use crate::proto::*;
 use crate::units::*;
@@ -72,8 +72,7 @@ impl Array {
     }
 
     fn fail_member(&mut self, slot: Slot) -> Changed {
-        let place = &self.table.slots[slot.index()];
-        match place.current.or(place.incoming) {
+        match self.table.slots()[slot.index()].any() {
             Some(device) => self.put_out(device),
             None => Changed::No,
         }
@@ -96,20 +95,10 @@ impl Array {
     }
 
     fn remove_slot(&mut self, slot: Slot) -> Changed {
-        let at = slot.index();
-        let nil = MemberUuid([0; 16]);
-        if self.table.records[at].member == nil {
+        let since = self.sb.epoch.next();
+        if !self.table.clear(slot.index(), since) {
             return Changed::No;
         }
-        let since = self.sb.epoch.next();
-        self.table.records[at] = SlotRecord {
-            member: nil,
-            state: SlotState::Missing,
-            since,
-            kept: false,
-            known: Known::default(),
-        };
-        self.table.slots[at] = SlotUse::default();
         self.persist.stale.retain(|(s, _)| *s != slot);
         self.out.event(EventKind::Removed { slot: Some(slot) });
         self.membership_changed();
@@ -117,23 +106,20 @@ impl Array {
     }
 
     fn remove_spare(&mut self, device: DeviceId) -> Changed {
-        self.table.spares.retain(|&d| d != device);
-        self.forget_spare(device);
+        self.give_up_spare(device);
         self.out.event(EventKind::Removed { slot: None });
-        self.persist.touch();
         Changed::Yes
     }
 
     fn add(&mut self, new: NewDevice) -> Result<Changed, CommandError> {
-        if self.table.devices.contains_key(&new.device) {
+        if self.table.has(new.device) {
             return Ok(Changed::No);
         }
         self.admit(&new)?;
-        self.table.spares.push(new.device);
-        self.table.listed.push(new.member);
+        self.table.add_spare(new.device);
         self.out.event(EventKind::SpareAdded { device: new.device });
         // A device that is added now is meant to be used.
-        self.wait_no_longer();
+        self.table.wait_no_longer();
         self.persist.touch();
         Ok(Changed::Yes)
     }
@@ -146,7 +132,11 @@ impl Array {
 
     /// A spare takes the place of a member that still serves.
     fn replace_by_spare(&mut self, slot: Slot, spare: DeviceId) -> Changed {
-        let waits = self.table.spares.iter().position(|&device| device == spare);
+        let waits = self
+            .table
+            .spares()
+            .iter()
+            .position(|&device| device == spare);
         self.give_spare(slot.index(), waits.expect("preflight found it"));
         Changed::Yes
     }

@@ -164,10 +164,9 @@ impl Array {
     fn persist_now(&mut self) {
         self.follow_ends();
         self.sb.generation = self.sb.generation.next();
-        self.note_rebuilds();
+        self.sb.replacements = self.table.note_progress(self.geometry.strip);
         self.note_scrub();
         self.note_cover();
-        self.note_known();
         self.note_whole_at();
         if self.write_superblock() {
             self.write_pages();

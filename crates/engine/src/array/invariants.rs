@@ -7,8 +7,6 @@
 //! Deliberately absent: what is durable on the members (the simulator looks at their bytes), and
 //! what only a sequence of states shows.
 
-use strake_format::{MemberUuid, SlotState};
-
 use crate::array::read_lease::LeaseState;
 use crate::array::regions::Phase;
 use crate::array::{Array, Purpose, Stage};
@@ -46,8 +44,7 @@ impl Array {
         self.map
             .flush_barrier
             .check(in_flight.flushes, settling.collect())?;
-        self.check_places()?;
-        self.check_slots()?;
+        self.table.check(&self.geometry)?;
         self.check_view()?;
         let built_on = self.persist.view_due || !self.unreadable.agreed();
         ensure!(
@@ -82,80 +79,16 @@ impl Array {
         all
     }
 
-    /// A device has one place, and each is known.
-    fn check_places(&self) -> Result<(), String> {
-        let slots = self.table.slots.iter();
-        let held = slots.flat_map(|slot| [slot.current, slot.incoming, slot.outgoing]);
-        let mut places: Vec<DeviceId> = held
-            .flatten()
-            .chain(self.table.spares.iter().copied())
-            .collect();
-        places.sort_unstable();
-        if let Some(twice) = places.windows(2).find(|two| two[0] == two[1]) {
-            return Err(format!("device {} has two places", twice[0].0));
-        }
-        let known: Vec<DeviceId> = self.table.devices.keys().copied().collect();
-        ensure!(
-            places == known,
-            "devices {places:?} have places, and {known:?} are members"
-        );
-        Ok(())
-    }
-
-    /// The superblock's table says what the slots hold, and the level survives what is missing.
-    fn check_slots(&self) -> Result<(), String> {
-        let uuid = |device: &DeviceId| self.table.devices[device].member;
-        for (at, (slot, record)) in self.table.slots.iter().zip(&self.table.records).enumerate() {
-            let (state, member) = (record.state, record.member);
-            let agrees = match (slot.current, slot.incoming) {
-                (Some(current), _) => state == SlotState::InSync && member == uuid(&current),
-                (None, Some(incoming)) => {
-                    matches!(state, SlotState::Rebuilding { .. }) && member == uuid(&incoming)
-                }
-                (None, None) => state != SlotState::InSync,
-            };
-            ensure!(
-                agrees,
-                "slot {at} has {:?} in sync and {:?} coming, and the table says {state:?}",
-                slot.current,
-                slot.incoming
-            );
-            let (flushed, rebuilt) = (slot.flushed.0, slot.rebuilt.0);
-            ensure!(
-                flushed <= rebuilt && (slot.incoming.is_some() || rebuilt == 0),
-                "slot {at} has {rebuilt} rows rebuilt and {flushed} of them durable on {:?}",
-                slot.incoming
-            );
-            let lost = self.table.lost_in_group(&self.geometry, Slot(at as u8));
-            ensure!(
-                lost <= self.geometry.m,
-                "the array serves, and the group of slot {at} lacks {lost} members"
-            );
-        }
-        let replaces = |slot: &super::SlotUse| slot.incoming.filter(|_| slot.current.is_some());
-        let spares = self.table.slots.iter().filter_map(replaces);
-        let spares = spares.chain(self.table.spares.iter().copied());
-        let mut spares: Vec<MemberUuid> = spares.map(|device| uuid(&device)).collect();
-        let mut table = self.table.listed.clone();
-        spares.sort_unstable_by_key(|member| member.0);
-        table.sort_unstable_by_key(|member| member.0);
-        ensure!(
-            spares == table,
-            "spares are {spares:?}, and the table says {table:?}"
-        );
-        Ok(())
-    }
-
     /// No view is published that is not durable: a member that view and slots call in sync is so by
     /// the last durable table, and one that is out by both is out by that.
     fn check_view(&self) -> Result<(), String> {
-        for (at, (slot, shown)) in self.table.slots.iter().zip(&self.view.slots).enumerate() {
+        for (at, (slot, shown)) in self.table.slots().iter().zip(&self.view.slots).enumerate() {
             let shown = shown.current.map(|shown| shown.device);
-            if shown != slot.current {
+            if shown != slot.current() {
                 ensure!(
                     self.persist.view_due,
                     "shards take {shown:?} for slot {at}, which has {:?}",
-                    slot.current
+                    slot.current()
                 );
                 continue;
             }
@@ -300,19 +233,11 @@ mod tests {
 
     #[test]
     fn tables_of_the_membership_that_differ_are_named() {
-        let text = broken(|array| array.table.slots[1].current = None);
-        assert!(text.contains("members"), "{text}");
-        let text = broken(|array| array.table.records[2].state = SlotState::Missing);
-        assert!(text.contains("slot 2 has Some"), "{text}");
-        let text = broken(|array| array.table.slots[0].flushed = Row(3));
-        assert!(
-            text.contains("0 rows rebuilt and 3 of them durable"),
-            "{text}"
-        );
-        let text = broken(|array| array.table.spares.push(DeviceId(0)));
-        assert!(text.contains("device 0 has two places"), "{text}");
-        let text = broken(|array| array.table.listed.clear());
-        assert!(text.contains("spares are"), "{text}");
+        for how in 0..5 {
+            let mut expected = "";
+            let text = broken(|array| expected = array.table.broken(how));
+            assert!(text.contains(expected), "{text}");
+        }
     }
 
     #[test]

@@ -39,7 +39,6 @@ use strake_format::*;
 use crate::array::jobs::Jobs;
 use crate::array::jobs::zeroing::Init;
 use crate::array::members::deadlines::Overdue;
-use crate::array::members::slow::Watch;
 use crate::array::members::table::Table;
 use crate::array::metadata::bad_blocks::Unreadable;
 use crate::array::metadata::log_coverage::LogCoverage;
@@ -57,100 +56,9 @@ use crate::proto::*;
 use crate::stats::device_latency::HedgeRules;
 use crate::units::*;
 
+pub(crate) use crate::array::members::table::{Member, SlotUse};
 pub(crate) use crate::array::stage::Stage;
 pub use crate::array::start::assemble::{StartError, StartOptions};
-
-/// A device that the array uses.
-#[derive(Clone, Debug)]
-pub(crate) struct Member {
-    pub(crate) info: DeviceInfo,
-    pub(crate) member: MemberUuid,
-    pub(crate) layout: Layout,
-    /// Both copies of this superblock are durable on it: see [`Known`].
-    pub(crate) heard: Generation,
-    /// Where the map and the list are written: those of `layout`, but while it is about to change.
-    pub(crate) places: Layout,
-    /// It has the zeroes that a growth adds, and may have to flush them.
-    pub(crate) extended: bool,
-    /// The superblock copy that is written first; the other was the only whole one at the start.
-    pub(crate) first_copy: usize,
-    /// Which place of the list of unreadable blocks holds its newest version.
-    pub(crate) list_place: usize,
-    pub(crate) counts: ErrorCounts,
-    /// I/Os that failed before this moment belong to a reset that was counted.
-    pub(crate) reset_until: Time,
-    pub(crate) watch: Watch,
-}
-
-impl Member {
-    /// A device on which nothing was counted, or written, yet.
-    pub(crate) fn new(info: DeviceInfo, member: MemberUuid, layout: Layout) -> Member {
-        Member {
-            info,
-            member,
-            layout,
-            heard: Generation(0),
-            places: layout,
-            extended: false,
-            first_copy: 0,
-            // The first version goes to the first place.
-            list_place: 1,
-            counts: ErrorCounts::default(),
-            reset_until: Time(0),
-            watch: Watch::default(),
-        }
-    }
-}
-
-/// What fills a slot.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SlotUse {
-    pub(crate) current: Option<DeviceId>,
-    pub(crate) incoming: Option<DeviceId>,
-    /// What was replaced, until that is durable everywhere: it gets every write as long.
-    pub(crate) outgoing: Option<DeviceId>,
-    /// Rows below are valid on the incoming device.
-    pub(crate) rebuilt: Row,
-    /// Rows below are durable on it: what the superblock tells.
-    pub(crate) flushed: Row,
-    /// The last step of a job that was begun before it joined.
-    pub(crate) joined: u64,
-    /// Since when spares wait for the member that is missing here; `None`: they do not.
-    pub(crate) missing_from: Option<Time>,
-    /// The member that serves has too many read errors: a spare is to take its place.
-    pub(crate) failing: bool,
-    /// What was counted against the member that was here last, for `show`.
-    pub(crate) counts: ErrorCounts,
-    /// On which device that was.
-    pub(crate) left: Option<DeviceId>,
-    /// How often the member did not answer in time.
-    pub(crate) stalls: Stalls,
-}
-
-/// How often a member went out because it did not answer in time: each time may be the last, and
-/// each costs the users a deadline.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stalls {
-    count: u32,
-    last: Time,
-}
-
-impl Stalls {
-    /// So many are forgiven, ...
-    const MOST: u32 = 3;
-    /// ... until as much time has passed without one.
-    const FORGOTTEN_MS: u64 = 24 * 3600 * 1000;
-
-    /// Counts one more. True if the array still waits for the member.
-    pub(crate) fn record(&mut self, now: Time) -> bool {
-        if self.count > 0 && now > self.last.plus_ms(Self::FORGOTTEN_MS) {
-            self.count = 0;
-        }
-        self.count += 1;
-        self.last = now;
-        self.count <= Self::MOST
-    }
-}
 
 /// What a member I/O of the array was for.
 #[derive(Clone, Debug)]
@@ -268,7 +176,7 @@ impl Array {
     pub fn start(&mut self, now: Time) {
         self.out.input_at(now);
         self.out.start_wall(now);
-        self.await_the_missing();
+        self.table.await_missing(now);
         self.resume_scrub();
         if self.resumed.is_some() {
             self.stage = Stage::Resuming;

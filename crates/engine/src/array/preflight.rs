@@ -33,7 +33,7 @@ impl Array {
             }
             Command::Fail(slot) => {
                 let place = self.place(*slot)?;
-                let device = place.current.or(place.incoming);
+                let device = place.current().or(place.incoming());
                 return device.map_or(Ok(()), |device| self.may_do_without(device));
             }
             Command::FailDevice(device) => {
@@ -56,14 +56,14 @@ impl Array {
         match command {
             Command::AcceptData => self.may_accept(),
             Command::Remove(MemberRef::Slot(slot)) => match self.place(*slot)? {
-                place if place.current.is_some() || place.incoming.is_some() => {
+                place if place.current().is_some() || place.incoming().is_some() => {
                     Err(CommandError::InUse)
                 }
                 _ => Ok(()),
             },
             Command::Remove(MemberRef::Device(device)) => {
                 match (
-                    self.table.spares.contains(device),
+                    self.table.spares().contains(device),
                     self.table.slot_of(*device),
                 ) {
                     (true, _) => Ok(()),
@@ -71,25 +71,25 @@ impl Array {
                     (false, None) => Err(CommandError::NoSuchMember),
                 }
             }
-            Command::Add(new) if self.table.devices.contains_key(&new.device) => Ok(()),
+            Command::Add(new) if self.table.has(new.device) => Ok(()),
             Command::Add(new) => self.may_take(new),
-            Command::Replace(slot, new) => match self.place(*slot)?.incoming {
+            Command::Replace(slot, new) => match self.place(*slot)?.incoming() {
                 Some(_) => Err(CommandError::Rebuilding),
                 None => self.may_take(new),
             },
             Command::ReplaceBySpare(slot, spare) => {
                 let place = self.place(*slot)?;
-                match (place.incoming, place.current) {
+                match (place.incoming(), place.current()) {
                     (Some(_), _) => Err(CommandError::Rebuilding),
                     (None, None) => Err(CommandError::NothingToReplace),
-                    _ if !self.table.spares.contains(spare) => Err(CommandError::NoSuchMember),
+                    _ if !self.table.spares().contains(spare) => Err(CommandError::NoSuchMember),
                     _ => Ok(()),
                 }
             }
             Command::Set(setting) => self.may_set(*setting),
             Command::ResetCounters(Some(MemberRef::Slot(slot))) => self.place(*slot).map(|_| ()),
             Command::ResetCounters(Some(MemberRef::Device(device))) => {
-                let known = self.table.devices.contains_key(device);
+                let known = self.table.has(*device);
                 known.then_some(()).ok_or(CommandError::NoSuchMember)
             }
             _ => Ok(()),
@@ -98,7 +98,7 @@ impl Array {
 
     fn place(&self, slot: Slot) -> Result<&SlotUse, CommandError> {
         self.table
-            .slots
+            .slots()
             .get(slot.index())
             .ok_or(CommandError::NoSuchSlot)
     }

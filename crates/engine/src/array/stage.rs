@@ -53,7 +53,7 @@ impl Array {
         match self.stage {
             Stage::Failed => ArrayState::Failed,
             Stage::Stopped => ArrayState::Stopped,
-            _ if (0..self.table.slots.len())
+            _ if (0..self.table.slots().len())
                 .all(|at| self.persist.durably_in_sync(&self.table, at)) =>
             {
                 ArrayState::Optimal
@@ -64,7 +64,7 @@ impl Array {
 
     /// Slots that data has left, and that are about to go. Not while the move is told to stop.
     pub(crate) fn going(&self) -> Range<usize> {
-        let all = self.table.slots.len();
+        let all = self.table.slots().len();
         match self.sb.moving {
             Some(moving) if !moving.stopped => self.geometry.gone(),
             _ => all..all,
@@ -74,18 +74,18 @@ impl Array {
     /// Spares that there will be when a move is over.
     pub(crate) fn spares_to_be(&self) -> usize {
         let fewer = self.geometry.to_go().unwrap_or(0);
-        let going = self.table.records.iter().rev().take(fewer);
-        self.table.listed.len() + going.filter(|slot| !slot.member.is_nil()).count()
+        let going = self.table.records().iter().rev().take(fewer);
+        self.table.listed() + going.filter(|slot| !slot.member.is_nil()).count()
     }
 
     /// Every slot that data is in has a member in sync and nothing else, and parity is trusted
     /// everywhere.
     pub(crate) fn in_order(&self) -> bool {
-        let alone = |s: &SlotUse| s.incoming.is_none() && s.outgoing.is_none();
+        let alone = |s: &SlotUse| s.incoming().is_none() && s.outgoing().is_none();
         // Data may have left some slots: the array does not wait for members of these.
         let going = self.going();
         let whole =
-            |(at, s): (usize, &SlotUse)| (s.current.is_some() || going.contains(&at)) && alone(s);
-        self.table.slots.iter().enumerate().all(whole) && !self.map.syncing()
+            |(at, s): (usize, &SlotUse)| (s.current().is_some() || going.contains(&at)) && alone(s);
+        self.table.slots().iter().enumerate().all(whole) && !self.map.syncing()
     }
 }

@@ -15,9 +15,15 @@ impl Array {
     /// The same at another time.
     pub fn status_at(&self, now: Time) -> Status {
         let mut members: Vec<MemberStatus> = Vec::new();
-        for (at, (slot, record)) in self.table.slots.iter().zip(&self.table.records).enumerate() {
-            let device = slot.current.or(slot.incoming);
-            let state = match (slot.current, slot.incoming, record.state) {
+        for (at, (slot, record)) in self
+            .table
+            .slots()
+            .iter()
+            .zip(self.table.records())
+            .enumerate()
+        {
+            let device = slot.current().or(slot.incoming());
+            let state = match (slot.current(), slot.incoming(), record.state) {
                 (Some(_), _, _) if self.persist.durably_in_sync(&self.table, at) => {
                     MemberState::InSync
                 }
@@ -27,7 +33,7 @@ impl Array {
                 _ => MemberState::Missing,
             };
             let status = self.member_status(Some(Slot(at as u8)), device, record.member, state);
-            let (none, may) = (self.table.spares.is_empty(), !self.jobs.paused);
+            let (none, may) = (self.table.spares().is_empty(), !self.jobs.paused);
             let due = self.spare_due(at);
             let waited = due.is_none_or(|due| due <= now);
             let vacant = device.is_none() && self.stage == Stage::Serving && self.reshape.is_none();
@@ -37,14 +43,14 @@ impl Array {
                 wants_spare: none && may && (vacant && waited || self.asks_elsewhere(slot)),
                 ..status
             });
-            if let (Some(_), Some(incoming)) = (slot.current, slot.incoming) {
-                let uuid = self.table.devices[&incoming].member;
+            if let (Some(_), Some(incoming)) = (slot.current(), slot.incoming()) {
+                let uuid = self.table[&incoming].member;
                 let state = MemberState::Rebuilding;
                 members.push(self.member_status(Some(Slot(at as u8)), Some(incoming), uuid, state));
             }
         }
-        for &spare in &self.table.spares {
-            let uuid = self.table.devices[&spare].member;
+        for &spare in self.table.spares() {
+            let uuid = self.table[&spare].member;
             members.push(self.member_status(None, Some(spare), uuid, MemberState::Spare));
         }
         Status {
@@ -68,8 +74,8 @@ impl Array {
         member: MemberUuid,
         state: MemberState,
     ) -> MemberStatus {
-        let found = device.and_then(|d| self.table.devices.get(&d));
-        let lost = slot.map(|s| &self.table.slots[usize::from(s.0)]);
+        let found = device.and_then(|d| self.table.get(d));
+        let lost = slot.map(|s| &self.table.slots()[usize::from(s.0)]);
         let counts = found.map(|m| m.counts).or(lost.map(|s| s.counts));
         let counts = counts.unwrap_or_default();
         MemberStatus {

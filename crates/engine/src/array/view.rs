@@ -12,7 +12,7 @@ use crate::units::*;
 impl Array {
     pub(crate) fn make_view(&self, version: u64) -> View {
         let device_view = |device: DeviceId| {
-            let member = &self.table.devices[&device];
+            let member = &self.table[&device];
             DeviceView {
                 device,
                 data_offset: member.layout.data_offset,
@@ -23,11 +23,11 @@ impl Array {
         };
         let slots = self
             .table
-            .slots
+            .slots()
             .iter()
             .map(|slot| SlotView {
-                current: slot.current.map(device_view),
-                incoming: slot.incoming.map(|d| Incoming {
+                current: slot.current().map(device_view),
+                incoming: slot.incoming().map(|d| Incoming {
                     target: device_view(d),
                     rebuilt: slot.rebuilt,
                     lacking: self.lacking.get(&d).cloned(),
@@ -44,11 +44,7 @@ impl Array {
             logging: self.logging(),
             log_from: self.log_coverage.log_from,
             hedging: self.sb.settings.hedged_reads,
-            dma: self
-                .table
-                .live()
-                .iter()
-                .all(|d| self.table.devices[d].info.dma),
+            dma: self.table.live().iter().all(|d| self.table[d].info.dma),
         }
     }
 

@@ -47,9 +47,9 @@ impl Array {
                 joined,
                 rebuilt,
             };
-            slot.incoming.map(flushing)
+            slot.incoming().map(flushing)
         };
-        let targets: Vec<Flushing> = self.table.slots.iter().filter_map(flushing).collect();
+        let targets: Vec<Flushing> = self.table.slots().iter().filter_map(flushing).collect();
         self.jobs.checkpoint = Some(Checkpoint {
             pending: targets.len(),
             targets: targets.clone(),
@@ -77,11 +77,11 @@ impl Array {
             self.jobs.checkpoint = None;
             return;
         }
-        for slot in &mut self.table.slots {
+        for slot in self.table.slots_mut() {
             // One that joined during the flush was not flushed, and what was rebuilt during it was
             // not.
             let same = |target: &&Flushing| {
-                (Some(target.device), target.joined) == (slot.incoming, slot.joined)
+                (Some(target.device), target.joined) == (slot.incoming(), slot.joined)
             };
             if let Some(target) = flushed.iter().find(same) {
                 let counts_on = canary::hit(Canary::CheckpointCountsOn);
@@ -109,9 +109,9 @@ impl Array {
     /// Slots with an incoming member that is whole, durably.
     fn whole_targets(&self) -> Vec<usize> {
         let whole =
-            |slot: &SlotUse| slot.incoming.is_some() && slot.flushed.0 >= self.geometry.rows;
-        (0..self.table.slots.len())
-            .filter(|&at| whole(&self.table.slots[at]))
+            |slot: &SlotUse| slot.incoming().is_some() && slot.flushed.0 >= self.geometry.rows;
+        (0..self.table.slots().len())
+            .filter(|&at| whole(&self.table.slots()[at]))
             .collect()
     }
 
@@ -130,7 +130,12 @@ impl Array {
             return;
         }
         for at in finished {
-            self.take_slot(at);
+            let taken = self.table.take_slot(at, self.sb.epoch.next());
+            let slot = Slot(at as u8);
+            let whole = SuperblockWaiter::Rebuilt(slot, taken.device, taken.partial);
+            self.persist.waiters.push(whole);
+            let replaced = taken.replaced.map(SuperblockWaiter::Replaced);
+            self.persist.waiters.extend(replaced);
         }
         self.membership_changed();
         if self.map.flagged() && self.table.whole() {

@@ -474,9 +474,9 @@ impl Array {
 
     pub(crate) fn rebuild_row(&self) -> Option<Row> {
         self.table
-            .slots
+            .slots()
             .iter()
-            .filter(|s| s.incoming.is_some())
+            .filter(|s| s.incoming().is_some())
             .map(|s| s.rebuilt)
             .min()
     }
@@ -542,8 +542,8 @@ impl Array {
         };
         // A member that joined since then begins at its own first row.
         let (next, joined) = (last.end, last.step);
-        let early = |slot: &SlotUse| slot.incoming.is_none() || slot.joined < joined;
-        if row < self.jobs.running[0].first || !self.table.slots.iter().all(early) {
+        let early = |slot: &SlotUse| slot.incoming().is_none() || slot.joined < joined;
+        if row < self.jobs.running[0].first || !self.table.slots().iter().all(early) {
             return;
         }
         self.checkpoint_if_due(row);
@@ -601,17 +601,22 @@ impl Array {
     /// Some incoming member lacks (part of) this region, which ends at `end`.
     fn lacked(&self, region: RegionNo, end: Row) -> bool {
         self.table
-            .slots
+            .slots()
             .iter()
             .filter(|slot| slot.rebuilt < end)
-            .filter_map(|slot| slot.incoming)
+            .filter_map(|slot| slot.incoming())
             .any(|device| self.lacks(device, region))
     }
 
     /// Rows up to `end` are valid on every incoming member for which those up to `first` were, and
     /// that was there when `step` began.
     fn raise_rebuilt(&mut self, first: Row, end: Row, step: u64) {
-        for slot in self.table.slots.iter_mut().filter(|s| s.incoming.is_some()) {
+        for slot in self
+            .table
+            .slots_mut()
+            .iter_mut()
+            .filter(|s| s.incoming().is_some())
+        {
             let early = slot.joined < step || canary::hit(Canary::RebuiltTooFar);
             let next = slot.rebuilt >= first || canary::hit(Canary::StepsOutOfOrder);
             if next && early {
@@ -823,7 +828,7 @@ impl Array {
 
     /// Where a byte of a member lies among what it holds of the array.
     pub(crate) fn within_data(&self, device: DeviceId, offset: u64) -> Option<u64> {
-        let member = self.table.devices.get(&device)?;
+        let member = self.table.get(device)?;
         offset.checked_sub(member.layout.data_offset)
     }
 
@@ -846,7 +851,7 @@ impl Array {
             let stripe = self.geometry.stripe(group as u64, row);
             return self.inconsistent_found(stripe, within.unwrap_or(0) % self.geometry.strip, len);
         }
-        if let Some(member) = self.table.devices.get_mut(&device) {
+        if let Some(member) = self.table.get_mut(device) {
             member.counts.mismatches += 1;
         }
         self.tell_finding(EventKind::Mismatch {
@@ -881,9 +886,9 @@ impl Array {
     pub(crate) fn start_rebuild(&mut self) -> Changed {
         let blocked = std::mem::take(&mut self.jobs.blocked);
         let paused = std::mem::take(&mut self.jobs.paused);
-        match self.wait_no_longer() {
-            Changed::No if !(paused || blocked) => Changed::No,
-            _ => Changed::Yes,
+        match self.table.wait_no_longer() || paused || blocked {
+            true => Changed::Yes,
+            false => Changed::No,
         }
     }
 
@@ -904,7 +909,7 @@ impl Array {
 
     pub(crate) fn job_status(&self) -> Vec<JobStatus> {
         let strip = self.geometry.strip;
-        let incoming = || self.table.slots.iter().filter_map(|slot| slot.incoming);
+        let incoming = || self.table.slots().iter().filter_map(|slot| slot.incoming());
         let rows_of = |end: Row, counts: &dyn Fn(RegionNo) -> bool| -> u64 {
             (0..self.geometry.regions())
                 .map(RegionNo)
@@ -940,12 +945,16 @@ impl Array {
             self.persist.waiters.iter().any(over)
         };
         let rebuilt = || {
-            let slot = (0..self.table.slots.len())
+            let slot = (0..self.table.slots().len())
                 .find(|&at| !self.persist.durably_in_sync(&self.table, at));
             (slot, false, all, all)
         };
         let at_work = self.rebuild_row().map(|row| {
-            let slot = self.table.slots.iter().position(|s| s.incoming.is_some());
+            let slot = self
+                .table
+                .slots()
+                .iter()
+                .position(|s| s.incoming().is_some());
             let partial = incoming().all(|device| self.lacking.contains_key(&device));
             (slot, partial, lacked(row), lacked(Row(self.geometry.rows)))
         });

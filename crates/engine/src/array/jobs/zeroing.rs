@@ -206,7 +206,7 @@ impl Array {
         let devices = at.devices.clone();
         (at.pending, at.bytes, at.since) = (devices.len(), len, self.out.now());
         for device in devices {
-            let offset = self.table.devices[&device].layout.data_offset + from;
+            let offset = self.table[&device].layout.data_offset + from;
             let kind = IoKind::WriteZeroes { offset, len };
             self.out.io(device, Purpose::Init { device }, kind);
         }

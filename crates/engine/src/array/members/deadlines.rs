@@ -55,7 +55,7 @@ impl Array {
     pub fn overdue(&mut self, now: Time, device: DeviceId, rounds: u32, deadline_ns: u64) {
         self.out.input_at(now);
         let over = matches!(self.stage, Stage::Failed | Stage::Stopped);
-        if over || !self.table.devices.contains_key(&device) {
+        if over || !self.table.has(device) {
             return self.pass(device, Verdict::GiveUp);
         }
         let late = self.overdue.late.entry(device).or_default();
@@ -95,11 +95,11 @@ impl Array {
         let Some(slot) = self.table.slot_of(device).map(Slot::index) else {
             return true;
         };
-        if self.table.slots[slot].current != Some(device) {
+        if self.table.slots()[slot].current() != Some(device) {
             return true;
         }
         let lost = |at: usize| {
-            let current = self.table.slots[at].current;
+            let current = self.table.slots()[at].current();
             current.is_none_or(|current| given_up.contains(&current))
         };
         let m = self.geometry.m;

@@ -6,7 +6,8 @@
 
 use strake_format::Slot;
 
-use crate::array::{Array, Stalls};
+use crate::array::Array;
+use crate::array::members::table::Stalls;
 use crate::proto::*;
 use crate::retry::Retried;
 use crate::units::*;
@@ -25,9 +26,9 @@ impl Array {
     /// An I/O that was tried again is over, whichever machine it was of: told before its
     /// completion.
     pub fn retried(&mut self, told: Retried) {
-        let Some(member) = self.table.devices.get_mut(&told.device) else {
+        let Some(member) = self.table.get_mut(told.device) else {
             // It is out, perhaps for the like of this.
-            let mut places = self.table.slots.iter_mut();
+            let mut places = self.table.slots_mut().iter_mut();
             if let Some(place) = places.find(|place| place.left == Some(told.device)) {
                 place.counts.retries.count(&told);
             }
@@ -44,31 +45,31 @@ impl Array {
     /// Counts from zero again: of the member that is meant, or of all. The threshold of read errors
     /// is reached by as many new ones as it says.
     pub(crate) fn reset_counters(&mut self, meant: Option<MemberRef>) -> Changed {
-        let slots = 0..self.table.slots.len();
+        let slots = 0..self.table.slots().len();
         let (slots, devices): (Vec<usize>, Vec<DeviceId>) = match meant {
             None => (
                 slots.collect(),
-                self.table.devices.keys().copied().collect(),
+                self.table.devices().map(|(device, _)| device).collect(),
             ),
             Some(MemberRef::Slot(slot)) => {
-                let place = &self.table.slots[slot.index()];
-                let both = [place.current, place.incoming];
+                let place = &self.table.slots()[slot.index()];
+                let both = [place.current(), place.incoming()];
                 (vec![slot.index()], both.into_iter().flatten().collect())
             }
             Some(MemberRef::Device(device)) => (Vec::new(), vec![device]),
         };
         let mut reset = Vec::new();
         for at in slots {
-            let place = &mut self.table.slots[at];
+            let place = &mut self.table.slots_mut()[at];
             let before = std::mem::take(&mut place.counts);
             place.stalls = Stalls::default();
             // Of a slot that has a device, that device's counts are told.
-            if place.current.is_none() && place.incoming.is_none() {
+            if place.current().is_none() && place.incoming().is_none() {
                 reset.push((Some(Slot(at as u8)), None, before));
             }
         }
         for device in devices {
-            let member = self.table.devices.get_mut(&device).expect("it is a member");
+            let member = self.table.get_mut(device).expect("it is a member");
             let before = std::mem::take(&mut member.counts);
             reset.push((self.table.slot_of(device), Some(device), before));
         }

@@ -20,8 +20,9 @@ pub(crate) mod table;
 use strake_format::*;
 
 use crate::array::members::rejoin::keeps;
+use crate::array::members::table::Left;
 use crate::array::metadata::superblocks::SuperblockWaiter;
-use crate::array::{Array, Member, SlotUse, Stage, Stalls};
+use crate::array::{Array, Member, SlotUse, Stage};
 use crate::canary::{self, Canary};
 use crate::proto::*;
 use crate::provision::limits;
@@ -30,7 +31,7 @@ use crate::units::*;
 impl Array {
     /// An I/O of the array itself failed on a device (all of them write or flush).
     pub(crate) fn write_failed(&mut self, device: DeviceId, error: IoError) {
-        if let Some(member) = self.table.devices.get_mut(&device) {
+        if let Some(member) = self.table.get_mut(device) {
             member.counts.writes += 1;
         }
         self.member_out(device, cause_of(error));
@@ -51,7 +52,7 @@ impl Array {
             }
             return;
         };
-        let Some(member) = self.table.devices.get_mut(&device) else {
+        let Some(member) = self.table.get_mut(device) else {
             return;
         };
         if write {
@@ -80,8 +81,8 @@ impl Array {
     /// A spare takes the place of the member in this slot, which has too many read errors, or is
     /// about to: none that an empty slot needs. Or one is asked for elsewhere.
     fn relieved(&mut self, slot: Slot) -> bool {
-        let place = &self.table.slots[usize::from(slot.0)];
-        if place.incoming.is_some() || place.failing {
+        let place = &self.table.slots()[usize::from(slot.0)];
+        if place.incoming().is_some() || place.failing {
             return true;
         }
         // A window of data that moves is soon over.
@@ -89,14 +90,15 @@ impl Array {
         if reshapes || self.jobs.paused {
             return false;
         }
-        let first = |s: &SlotUse| s.incoming.is_none() && (s.current.is_none() || s.failing);
-        let own = self.table.spares.len() > self.table.slots.iter().filter(|s| first(s)).count();
-        let elsewhere = self.elsewhere && self.table.spares.is_empty();
+        let first = |s: &SlotUse| s.incoming().is_none() && (s.current().is_none() || s.failing);
+        let own =
+            self.table.spares().len() > self.table.slots().iter().filter(|s| first(s)).count();
+        let elsewhere = self.elsewhere && self.table.spares().is_empty();
         if !own && !elsewhere {
             return false;
         }
-        let device = place.current;
-        self.table.slots[usize::from(slot.0)].failing = true;
+        let device = place.current();
+        self.table.slots_mut()[slot.index()].failing = true;
         if let Some(device) = device {
             self.out.event(EventKind::MemberFailing { slot, device });
         }
@@ -110,17 +112,17 @@ impl Array {
             return true;
         };
         let syncing = !self.geometry.mirrored() && self.map.syncing();
-        self.table.slots[usize::from(slot.0)].current != Some(device)
+        self.table.slots()[usize::from(slot.0)].current() != Some(device)
             || (self.table.lost_in_group(&self.geometry, slot) < self.geometry.m && !syncing)
     }
 
     /// What has the content of this device of a slot, without the device.
     pub(crate) fn instead_of(&self, slot: Slot, device: DeviceId) -> Instead {
-        let place = &self.table.slots[slot.index()];
+        let place = &self.table.slots()[slot.index()];
         let lost = self.table.lost_in_group(&self.geometry, slot);
-        match place.current {
+        match place.current() {
             // What replaced it lacks nothing of it, or the other way round.
-            Some(current) if current != device || place.outgoing.is_some() => Instead::SameSlot,
+            Some(current) if current != device || place.outgoing().is_some() => Instead::SameSlot,
             Some(_) if lost >= self.geometry.m => Instead::Nothing,
             _ => Instead::Others,
         }
@@ -131,17 +133,13 @@ impl Array {
         if matches!(self.stage, Stage::Failed | Stage::Stopped) {
             return;
         }
-        if self.table.spares.contains(&device) {
-            self.table.entering.retain(|&d| d != device);
-            self.table.spares.retain(|&d| d != device);
-            self.forget_spare(device);
-            self.out.event(EventKind::Removed { slot: None });
-            return self.persist.touch();
+        if self.table.spares().contains(&device) {
+            self.give_up_spare(device);
+            return self.out.event(EventKind::Removed { slot: None });
         }
         if let Some(at) = self.table.outgoing_in(device) {
             // It is not needed any more, if the other is in sync.
-            self.table.slots[at].outgoing = None;
-            self.table.devices.remove(&device);
+            self.table.drop_outgoing(at);
             return self.persist.waiters.push(SuperblockWaiter::Release(device));
         }
         let Some(slot) = self.table.slot_of(device) else {
@@ -154,108 +152,41 @@ impl Array {
             cause,
             instead: self.instead_of(slot, device),
         });
-        let place = &mut self.table.slots[at];
         let mut known = Known::default();
-        if let Some(member) = self.table.devices.get(&device) {
-            place.counts = member.counts;
-            place.left = Some(device);
+        if let Some(member) = self.table.get(device) {
             known = Known::heard(member.heard).until(self.sb.generation.next());
+            let counts = member.counts;
+            let place = &mut self.table.slots_mut()[at];
+            (place.counts, place.left) = (counts, Some(device));
         }
-        let since = self.sb.epoch.next();
-        if self.keeps_slot(at, device) {
-            self.table.devices.remove(&device);
-            self.persist.waiters.push(SuperblockWaiter::Release(device));
-            return self.membership_changed();
-        }
-        let patient =
-            cause != OutCause::TimedOut || self.table.slots[at].stalls.record(self.out.now());
-        let place = &mut self.table.slots[at];
-        if place.incoming == Some(device) {
-            place.incoming = None;
-            (place.rebuilt, place.flushed) = (Row(0), Row(0));
-            if place.current.is_none() {
-                let record = &mut self.table.records[at];
-                (record.state, record.since) = (out_state(cause, patient), since);
-                (record.kept, record.known) = (record.kept && keeps(cause), known);
-                place.missing_from = may_return(record).then_some(self.out.now());
-            }
-            self.table
-                .listed
-                .retain(|uuid| Some(*uuid) != self.table.devices.get(&device).map(|m| m.member));
-        } else {
+        let (since, now) = (self.sb.epoch.next(), self.out.now());
+        if !self.table.keep_slot(at, device, since) {
+            let late = cause == OutCause::TimedOut;
+            let patient = !late || self.table.slots_mut()[at].stalls.record(now);
+            let serves = self.table.slots()[at].incoming() != Some(device);
             let beyond = self.table.lost_in_group(&self.geometry, slot) >= self.geometry.m;
-            if beyond && !canary::hit(Canary::GoesOnBeyond) {
+            if serves && beyond && !canary::hit(Canary::GoesOnBeyond) {
                 return self.fail(FailCause::MembersLost);
             }
-            let place = &mut self.table.slots[at];
-            place.current = None;
-            match place.incoming {
-                // What was to replace it takes its place in the table, as far as it has come.
-                Some(incoming) => {
-                    let uuid = self.table.devices[&incoming].member;
-                    self.table.listed.retain(|spare| *spare != uuid);
-                    let state = SlotState::Rebuilding { rebuilt_bytes: 0 };
-                    self.table.records[at] = SlotRecord {
-                        member: uuid,
-                        state,
-                        since,
-                        kept: false,
-                        known: Known::default(),
-                    };
-                }
-                None => {
-                    let record = &mut self.table.records[at];
-                    (record.state, record.since) = (out_state(cause, patient), since);
-                    (record.kept, record.known) = (keeps(cause), known);
-                    self.table.slots[at].missing_from =
-                        may_return(record).then_some(self.out.now());
-                }
+            let left = Left {
+                state: out_state(cause, patient),
+                since,
+                keeps: keeps(cause),
+                known,
+                now,
+            };
+            if self.table.leave(at, device, left) {
+                self.note_absence();
             }
-            self.note_absence();
         }
-        self.table.devices.remove(&device);
+        self.table.forget(device);
         self.persist.waiters.push(SuperblockWaiter::Release(device));
         self.membership_changed();
     }
 
-    /// The incoming member of a slot is whole: it takes the slot.
-    pub(crate) fn take_slot(&mut self, at: usize) {
-        let slot = &mut self.table.slots[at];
-        let incoming = slot.incoming.take().expect("a rebuild has a target");
-        let replaced = slot.current.replace(incoming);
-        let partial = self.table.records[at].kept && replaced.is_none();
-        *slot = SlotUse {
-            current: slot.current,
-            outgoing: replaced,
-            stalls: if partial {
-                slot.stalls
-            } else {
-                Stalls::default()
-            },
-            ..SlotUse::default()
-        };
-        let member = self.table.devices[&incoming].member;
-        self.table.listed.retain(|spare| *spare != member);
-        let since = self.sb.epoch.next();
-        self.table.records[at] = SlotRecord {
-            member,
-            state: SlotState::InSync,
-            since,
-            kept: false,
-            known: Known::default(),
-        };
-        let whole = SuperblockWaiter::Rebuilt(Slot(at as u8), incoming, partial);
-        self.persist.waiters.push(whole);
-        if let Some(device) = replaced {
-            self.persist
-                .waiters
-                .push(SuperblockWaiter::Replaced(device));
-        }
-    }
-
     /// It is durable everywhere that this device has its slot, unless it was lost since.
     pub(crate) fn rebuilt(&mut self, slot: Slot, device: DeviceId, partial: bool) {
-        if self.table.slots[slot.index()].current == Some(device) {
+        if self.table.slots()[slot.index()].current() == Some(device) {
             self.out.event(EventKind::Rebuilt {
                 slot,
                 device,
@@ -270,8 +201,7 @@ impl Array {
         let Some(at) = self.table.outgoing_in(device) else {
             return;
         };
-        self.table.slots[at].outgoing = None;
-        self.table.devices.remove(&device);
+        self.table.drop_outgoing(at);
         self.out.event(EventKind::MemberOut {
             slot: Slot(at as u8),
             device: Some(device),
@@ -281,38 +211,11 @@ impl Array {
         self.persist.leaving.push((device, self.view.version));
     }
 
-    /// A device that has just taken a slot is lost before that is durable: what it replaced holds
-    /// all that it should, and keeps the slot. True if so.
-    fn keeps_slot(&mut self, at: usize, device: DeviceId) -> bool {
-        let place = &mut self.table.slots[at];
-        if place.current != Some(device) {
-            return false;
-        }
-        let Some(kept) = place.outgoing.take() else {
-            return false;
-        };
-        place.current = Some(kept);
-        self.table.records[at] = SlotRecord {
-            member: self.table.devices[&kept].member,
-            state: SlotState::InSync,
-            since: self.sb.epoch.next(),
-            kept: false,
-            known: Known::default(),
-        };
-        true
-    }
-
-    pub(crate) fn forget_spare(&mut self, device: DeviceId) {
-        if let Some(member) = self.table.devices.remove(&device) {
-            self.table.listed.retain(|uuid| *uuid != member.member);
+    /// A spare that waits, or a device that was to become a member, is none any more.
+    pub(crate) fn give_up_spare(&mut self, device: DeviceId) {
+        if self.table.drop_spare(device) {
             self.persist.waiters.push(SuperblockWaiter::Release(device));
         }
-    }
-
-    /// A device that was to become a member is none.
-    pub(crate) fn give_up_spare(&mut self, device: DeviceId) {
-        self.table.spares.retain(|&d| d != device);
-        self.forget_spare(device);
         self.persist.touch();
     }
 
@@ -323,9 +226,8 @@ impl Array {
             return;
         }
         let going = self.going();
-        for at in (0..self.table.slots.len()).filter(|at| !going.contains(at)) {
-            let slot = self.table.slots[at];
-            if slot.current.is_some() || slot.incoming.is_some() || self.table.spares.is_empty() {
+        for at in (0..self.table.slots().len()).filter(|at| !going.contains(at)) {
+            if !self.table.slots()[at].is_empty() || self.table.spares().is_empty() {
                 continue;
             }
             if self.spare_due(at).is_some_and(|due| due > self.out.now()) {
@@ -333,16 +235,16 @@ impl Array {
             }
             self.give_spare(at, 0);
         }
-        for at in 0..self.table.slots.len() {
-            if self.asks_elsewhere(&self.table.slots[at]) {
+        for at in 0..self.table.slots().len() {
+            if self.asks_elsewhere(&self.table.slots()[at]) {
                 continue;
             }
-            let slot = &mut self.table.slots[at];
+            let slot = &mut self.table.slots_mut()[at];
             // Where none is left, the next read error decides again.
             if std::mem::take(&mut slot.failing)
-                && slot.current.is_some()
-                && slot.incoming.is_none()
-                && !self.table.spares.is_empty()
+                && slot.current().is_some()
+                && slot.incoming().is_none()
+                && !self.table.spares().is_empty()
             {
                 self.give_spare(at, 0);
             }
@@ -351,8 +253,8 @@ impl Array {
 
     /// The member in this slot has too many read errors, and waits for a spare from elsewhere.
     pub(crate) fn asks_elsewhere(&self, slot: &SlotUse) -> bool {
-        let serves = slot.current.is_some() && slot.incoming.is_none();
-        slot.failing && serves && self.elsewhere && self.table.spares.is_empty()
+        let serves = slot.current().is_some() && slot.incoming().is_none();
+        slot.failing && serves && self.elsewhere && self.table.spares().is_empty()
     }
 
     /// Whether a spare can be had elsewhere. If not, members that wait for one are failed, as they
@@ -361,8 +263,12 @@ impl Array {
         if self.elsewhere == can {
             return Changed::No;
         }
-        let waits = |slot: &SlotUse| self.asks_elsewhere(slot).then_some(slot.current).flatten();
-        let waiting: Vec<DeviceId> = self.table.slots.iter().filter_map(waits).collect();
+        let waits = |slot: &SlotUse| {
+            self.asks_elsewhere(slot)
+                .then_some(slot.current())
+                .flatten()
+        };
+        let waiting: Vec<DeviceId> = self.table.slots().iter().filter_map(waits).collect();
         self.elsewhere = can;
         for device in waiting {
             if self.may_lose(device) {
@@ -374,68 +280,31 @@ impl Array {
 
     /// Rebuilds the slot onto one of the spares that wait, of which the first has waited longest.
     pub(crate) fn give_spare(&mut self, at: usize, which: usize) {
-        let device = self.table.spares.remove(which);
-        let member = self.table.devices[&device].member;
-        self.table.listed.retain(|uuid| *uuid != member);
+        let device = self.table.take_spare(which);
         self.join(at, device);
-    }
-
-    /// At the start: what is missing is waited for from now on.
-    pub(crate) fn await_the_missing(&mut self) {
-        for (slot, record) in self.table.slots.iter_mut().zip(&self.table.records) {
-            slot.missing_from = may_return(record).then_some(self.out.now());
-        }
     }
 
     /// When the member of this slot has been waited for long enough; `None` where it is not.
     pub(crate) fn spare_due(&self, at: usize) -> Option<Time> {
-        let slot = &self.table.slots[at];
-        let empty = slot.current.is_none() && slot.incoming.is_none();
         let delay_ms = u64::from(self.sb.settings.spare_delay_ms);
-        let from = slot.missing_from.filter(|_| empty)?;
+        let from = self.table.awaited_from(at)?;
         Some(from.plus_ms(delay_ms))
     }
 
     /// When a spare that waits is to be used.
     pub(crate) fn spare_deadline(&self) -> Option<Time> {
-        if self.table.spares.is_empty() || self.jobs.paused {
+        if self.table.spares().is_empty() || self.jobs.paused {
             return None;
         }
-        let due = (0..self.table.slots.len()).filter_map(|at| self.spare_due(at));
+        let due = (0..self.table.slots().len()).filter_map(|at| self.spare_due(at));
         // One that is due already is used as soon as the array is quiet.
         due.filter(|&due| due > self.out.now()).min()
     }
 
-    /// Members that are missing are not waited for any longer.
-    pub(crate) fn wait_no_longer(&mut self) -> Changed {
-        let mut changed = Changed::No;
-        for at in 0..self.table.slots.len() {
-            if self.spare_due(at).is_some() && !self.table.spares.is_empty() {
-                changed = Changed::Yes;
-            }
-            self.table.slots[at].missing_from = None;
-        }
-        changed
-    }
-
     /// Starts to rebuild a slot onto a device.
     pub(crate) fn join(&mut self, at: usize, device: DeviceId) {
-        let slot = &mut self.table.slots[at];
-        (slot.incoming, slot.rebuilt, slot.flushed) = (Some(device), Row(0), Row(0));
-        slot.joined = self.jobs.last_step();
-        let member = self.table.devices[&device].member;
-        if slot.current.is_none() {
-            let state = SlotState::Rebuilding { rebuilt_bytes: 0 };
-            self.table.records[at] = SlotRecord {
-                member,
-                state,
-                since: self.sb.epoch.next(),
-                kept: false,
-                known: Known::default(),
-            };
-        } else {
-            self.table.listed.push(member);
-        }
+        let since = self.sb.epoch.next();
+        self.table.join(at, device, self.jobs.last_step(), since);
         self.persist.stale.retain(|(s, _)| usize::from(s.0) != at);
         self.lose_witnesses();
         self.out.event(EventKind::SpareUsed {
@@ -448,9 +317,7 @@ impl Array {
     }
 
     pub(crate) fn are_members(&self, devices: &[DeviceId]) -> Result<(), CommandError> {
-        let known = devices
-            .iter()
-            .all(|device| self.table.devices.contains_key(device));
+        let known = devices.iter().all(|device| self.table.has(*device));
         known.then_some(()).ok_or(CommandError::NoSuchMember)
     }
 
@@ -458,7 +325,7 @@ impl Array {
     pub(crate) fn admit(&mut self, new: &NewDevice) -> Result<(), CommandError> {
         let layout = limits::layout_on(&self.sb, &new.info)?;
         let member = Member::new(new.info, new.member, layout);
-        self.table.devices.insert(new.device, member);
+        self.table.admit(new.device, member);
         Ok(())
     }
 }
@@ -472,13 +339,6 @@ fn cause_of(error: IoError) -> OutCause {
             OutCause::WriteError
         }
     }
-}
-
-/// A member that was there a moment ago and holds what it held: a cable, a slot, a restart of its
-/// firmware that took too long. One that failed, was put out, or was being rebuilt as a whole is
-/// not waited for.
-fn may_return(record: &SlotRecord) -> bool {
-    record.state == SlotState::Missing && record.kept && !record.member.is_nil()
 }
 
 fn out_state(cause: OutCause, patient: bool) -> SlotState {

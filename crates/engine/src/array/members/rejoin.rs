@@ -40,7 +40,7 @@ use std::sync::Arc;
 use strake_format::*;
 
 use crate::array::regions::Phase;
-use crate::array::{Array, Member, SlotUse};
+use crate::array::{Array, Member};
 use crate::canary::{Canary, hit};
 use crate::geometry::region_set::RegionSet;
 use crate::proto::*;
@@ -101,18 +101,11 @@ impl Array {
         }
     }
 
-    /// The slot's incoming member was kept: it is rebuilt by regions.
-    fn kept(&self, at: usize) -> Option<DeviceId> {
-        let (slot, record) = (self.table.slots[at], self.table.records[at]);
-        let partial = slot.current.is_none() && record.kept && record.state.is_live();
-        slot.incoming.filter(|_| partial)
-    }
-
     /// Fixes what each kept member lacks, once it is about to be published: from then on every
     /// write elsewhere reaches it, and none that did not is under way.
     pub(crate) fn fix_lacking(&mut self) {
-        let kept: Vec<DeviceId> = (0..self.table.slots.len())
-            .filter_map(|at| self.kept(at))
+        let kept: Vec<DeviceId> = (0..self.table.slots().len())
+            .filter_map(|at| self.table.kept(at))
             .collect();
         self.lacking.retain(|device, _| kept.contains(device));
         for device in kept {
@@ -149,7 +142,7 @@ impl Array {
 
     /// A member that was away is there again.
     pub(crate) fn return_member(&mut self, new: Returning) -> Result<Changed, CommandError> {
-        if self.table.devices.contains_key(&new.device) {
+        if self.table.has(new.device) {
             return Ok(Changed::No);
         }
         if new.emptied.is_some() && !hit(Canary::EmptiedBelieved) {
@@ -165,9 +158,8 @@ impl Array {
             return Err(CommandError::NotKept);
         }
         let at = slot.index();
-        let place = self.table.slots[at];
         assert!(
-            place.current.is_none() && place.incoming.is_none(),
+            self.table.slots()[at].is_empty(),
             "a slot whose member is out is empty"
         );
         // Its own may be from before the array's shape changed.
@@ -175,23 +167,13 @@ impl Array {
         // Its own list is older than any that it gets now.
         let member = Member {
             first_copy: new.copy_to_replace,
-            heard: self.table.records[at].known.heard,
+            heard: self.table.records()[at].known.heard,
             ..Member::new(new.info, new.superblock.member, layout)
         };
-        self.table.devices.insert(new.device, member);
-        self.table.slots[at] = SlotUse {
-            incoming: Some(new.device),
-            joined: self.jobs.last_step(),
-            stalls: place.stalls,
-            ..SlotUse::default()
-        };
-        self.table.records[at] = SlotRecord {
-            member: new.superblock.member,
-            state: SlotState::Rebuilding { rebuilt_bytes: 0 },
-            since: self.sb.epoch.next(),
-            kept: true,
-            known: Known::default(),
-        };
+        self.table.admit(new.device, member);
+        let since = self.sb.epoch.next();
+        let joined = self.jobs.last_step();
+        self.table.rejoin(at, new.device, joined, since);
         self.persist.stale.retain(|(s, _)| *s != slot);
         self.lose_witnesses();
         self.tell_returned(slot, new.device);

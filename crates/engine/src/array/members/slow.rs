@@ -116,7 +116,7 @@ impl Array {
         report: Vec<(DeviceId, Box<Latencies>)>,
     ) {
         for (device, latencies) in report {
-            if let Some(member) = self.table.devices.get_mut(&device) {
+            if let Some(member) = self.table.get_mut(device) {
                 member.watch.told(from, latencies);
             }
         }
@@ -132,14 +132,14 @@ impl Array {
             ..
         } = self.hedging;
         let usual = |device: DeviceId, write: bool| {
-            let histogram = self.table.devices[&device].watch.histogram(write);
+            let histogram = self.table[&device].watch.histogram(write);
             let known = histogram.count() >= u64::from(samples_min);
             histogram.quantile_ns(USUAL).filter(|_| known)
         };
         let devices: Vec<(Slot, DeviceId)> = (0..)
             .map(Slot)
-            .zip(&self.table.slots)
-            .filter_map(|(slot, place)| Some((slot, place.current?)))
+            .zip(self.table.slots())
+            .filter_map(|(slot, place)| Some((slot, place.current()?)))
             .collect();
         let mut beside: Vec<Vec<Beside>> = vec![Vec::new(); devices.len()];
         for write in [false, true] {
@@ -156,12 +156,7 @@ impl Array {
         }
         for ((slot, device), beside) in devices.into_iter().zip(beside) {
             let now = self.out.now();
-            let watch = &mut self
-                .table
-                .devices
-                .get_mut(&device)
-                .expect("it serves")
-                .watch;
+            let watch = &mut self.table.get_mut(device).expect("it serves").watch;
             let slowest = beside.iter().find(|one| one.is_slow(floor_ns)).copied();
             let other = match watch.slow {
                 false => slowest.is_some(),

@@ -381,7 +381,7 @@ impl Array {
         let mut devices = self.table.live();
         if self.reshape.as_ref().is_some_and(Reshape::gathers) {
             // A member with the newest version in its B place keeps it there.
-            devices.retain(|device| self.table.devices[device].list_place == 0);
+            devices.retain(|device| self.table[device].list_place == 0);
         }
         let list = &mut self.unreadable;
         list.due = false;
@@ -394,7 +394,7 @@ impl Array {
             waiting: std::mem::take(&mut list.next),
         });
         for device in devices {
-            let member = self.table.devices.get_mut(&device).expect("it is live");
+            let member = self.table.get_mut(device).expect("it is live");
             member.list_place = 1 - member.list_place;
             let offset = places(&member.places)[member.list_place];
             let image = UnreadableList {

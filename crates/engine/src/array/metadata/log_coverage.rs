@@ -136,7 +136,7 @@ impl Array {
         let parity = self.geometry.m > 0 && !self.geometry.mirrored();
         let asked = match self.sb.write_hole {
             WriteHole::Closed => true,
-            WriteHole::Degraded => self.table.slots.iter().any(|s| s.current.is_none()),
+            WriteHole::Degraded => self.table.slots().iter().any(|s| s.current().is_none()),
             WriteHole::Resync => false,
         };
         parity && asked && self.log_fits()
@@ -203,7 +203,7 @@ impl Array {
         if self.sb.covered || canary::hit(Canary::CoveredWithoutFlush) {
             return self.base_reached();
         }
-        let devices = self.volatile();
+        let devices = self.table.volatile();
         self.log_coverage.flushed_for = log_from;
         self.log_coverage.flushes += devices.len() + 1;
         for device in devices {
@@ -218,7 +218,7 @@ impl Array {
         if self.sb.covered {
             return;
         }
-        let devices = self.volatile();
+        let devices = self.table.volatile();
         self.log_coverage.flushes += devices.len();
         for device in devices {
             self.out
@@ -232,12 +232,6 @@ impl Array {
             self.log_coverage.advance();
             (self.sb.log_base, self.sb.covered) = (self.log_coverage.log_from, true);
         }
-    }
-
-    /// Live members that have a volatile cache.
-    fn volatile(&self) -> Vec<DeviceId> {
-        let volatile = |d: &DeviceId| self.table.devices[d].info.volatile_cache;
-        self.table.live().into_iter().filter(volatile).collect()
     }
 
     /// Nothing of this is in flight.

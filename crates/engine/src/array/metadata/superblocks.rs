@@ -214,13 +214,13 @@ impl Persist {
     /// The slot has a member in sync, and would have one after a crash: the array may report it as
     /// in sync. A member that is being replaced counts until its replacement is durable.
     pub(crate) fn durably_in_sync(&self, table: &Table, at: usize) -> bool {
-        let slot = &table.slots[at];
+        let slot = &table.slots()[at];
         let durable = |device: DeviceId| {
-            let member = table.devices[&device].member;
+            let member = table[&device].member;
             self.in_sync.get(at) == Some(&Some(member))
         };
-        let known = |device| slot.outgoing.is_some() || durable(device);
-        slot.current
+        let known = |device| slot.outgoing().is_some() || durable(device);
+        slot.current()
             .is_some_and(|device| known(device) || canary::hit(Canary::ShownTooSoon))
     }
 }
@@ -256,7 +256,7 @@ impl Array {
     fn readers_of_superblocks(&self) -> Vec<Reader> {
         let role = |device: DeviceId| match self.table.slot_of(device) {
             // While a slot has a member in sync, its replacement is still a spare to the table.
-            Some(slot) => match self.table.slots[usize::from(slot.0)].current {
+            Some(slot) => match self.table.slots()[usize::from(slot.0)].current() {
                 Some(current) if current != device => Role::Spare,
                 _ => Role::Slot(slot),
             },
@@ -265,7 +265,7 @@ impl Array {
         // The table of a member that was replaced stays what it was.
         let stays = |device: &DeviceId| self.table.slot_of(*device).is_some();
         let live = self.table.live().into_iter().filter(stays);
-        let devices = live.chain(self.table.spares.iter().copied());
+        let devices = live.chain(self.table.spares().iter().copied());
         let reader = |device| Reader {
             device,
             role: role(device),
@@ -274,55 +274,15 @@ impl Array {
         devices.map(reader).collect()
     }
 
-    /// How far rebuilds and replacements have durably come, into the table.
-    pub(crate) fn note_rebuilds(&mut self) {
-        self.sb.replacements.clear();
-        for (at, slot) in self.table.slots.iter().enumerate() {
-            let Some(incoming) = slot.incoming else {
-                continue;
-            };
-            let rebuilt_bytes = slot.flushed.0 * self.geometry.strip;
-            if slot.current.is_none() {
-                self.table.records[at].state = SlotState::Rebuilding { rebuilt_bytes };
-                continue;
-            }
-            let (member, slot) = (self.table.devices[&incoming].member, Slot(at as u8));
-            self.sb.replacements.push(Replacement {
-                member,
-                slot,
-                rebuilt_bytes,
-                known: Known::default(),
-            });
-        }
-        let spares = &self.table.listed;
-        self.sb
-            .replacements
-            .sort_by_key(|r| spares.iter().position(|s| *s == r.member));
-    }
-
-    /// What every member that is there is known to have, into the table.
-    pub(crate) fn note_known(&mut self) {
-        for (slot, row) in self.table.slots.iter().zip(&mut self.table.records) {
-            if let Some(device) = slot.current.or(slot.incoming) {
-                row.known = Known::heard(self.table.devices[&device].heard);
-            }
-        }
-        for replacement in &mut self.sb.replacements {
-            let incoming = self.table.slots[replacement.slot.index()].incoming;
-            let heard = incoming.map(|device| self.table.devices[&device].heard);
-            replacement.known = Known::heard(heard.unwrap_or_default());
-        }
-    }
-
     /// This superblock is durable on all that it speaks to.
     fn heard(&mut self, flight: &Flight) {
         for Reader { device, .. } in &flight.devices {
-            if let Some(member) = self.table.devices.get_mut(device) {
+            if let Some(member) = self.table.get_mut(*device) {
                 member.heard = flight.image.generation;
             }
         }
-        let rows = self.table.slots.iter().zip(&flight.image.slots);
-        let there = rows.filter(|(slot, _)| slot.current.or(slot.incoming).is_some());
+        let rows = self.table.slots().iter().zip(&flight.image.slots);
+        let there = rows.filter(|(slot, _)| slot.current().or(slot.incoming()).is_some());
         let known = there.map(|(_, row)| row.known.heard).min();
         self.persist.known = known.unwrap_or(flight.image.generation);
     }
@@ -330,7 +290,7 @@ impl Array {
     /// A device that grew while it serves has the place of its last superblock at its new end,
     /// where nothing lies yet: that is written first.
     pub(crate) fn follow_ends(&mut self) {
-        for member in self.table.devices.values_mut() {
+        for member in self.table.members_mut() {
             if member.info.bytes > member.layout.device_bytes {
                 member.layout.device_bytes = member.info.bytes;
                 member.places.device_bytes = member.info.bytes;
@@ -354,7 +314,7 @@ impl Array {
                 continue;
             }
             // A device that left since the flight began gets no second copy.
-            let Some(member) = self.table.devices.get(&device) else {
+            let Some(member) = self.table.get(device) else {
                 continue;
             };
             let (fua, member_uuid) = (member.info.volatile_cache, member.member);
@@ -421,7 +381,7 @@ impl Array {
         let flight = self.persist.flight.as_ref();
         let goes_on = canary::hit(Canary::FirstWaveGoesOn);
         flight.filter(|_| !goes_on).is_some_and(|flight| {
-            let left = |reader: &Reader| !self.table.devices.contains_key(&reader.device);
+            let left = |reader: &Reader| !self.table.has(reader.device);
             flight.copies == Copies::First && flight.devices.iter().any(left)
         })
     }
@@ -429,13 +389,13 @@ impl Array {
     /// The last durable table calls it in sync, or what it replaces, which keeps its old table.
     fn in_first_wave(&self, device: DeviceId) -> bool {
         // What it holds counts no more once the others know that it is one.
-        if self.table.spares.contains(&device) && !canary::hit(Canary::NewcomerHearsEarly) {
+        if self.table.spares().contains(&device) && !canary::hit(Canary::NewcomerHearsEarly) {
             return false;
         }
         let known = |member: &Member| self.persist.in_sync.contains(&Some(member.member));
-        let replaces = |slot: &SlotUse| slot.current == Some(device) && slot.outgoing.is_some();
-        self.table.devices.get(&device).is_some_and(known)
-            || self.table.slots.iter().any(replaces)
+        let replaces = |slot: &SlotUse| slot.current() == Some(device) && slot.outgoing().is_some();
+        self.table.get(device).is_some_and(known)
+            || self.table.slots().iter().any(replaces)
             || canary::hit(Canary::NewcomerHearsEarly)
     }
 }

@@ -86,8 +86,10 @@ impl Array {
             let opens =
                 |&region: &RegionNo| self.map.phase(region) == Phase::Flushing { open: true };
             let hasty = !round.iter().any(opens) && canary::hit(Canary::CleanWithoutFlush);
-            let volatile = |d: &DeviceId| self.table.devices[d].info.volatile_cache && !hasty;
-            let devices: Vec<DeviceId> = self.table.live().into_iter().filter(volatile).collect();
+            let devices = match hasty {
+                true => Vec::new(),
+                false => self.table.volatile(),
+            };
             self.map.flush_barrier.round = round;
             self.map.flush_barrier.pending = devices.len();
             for device in devices {

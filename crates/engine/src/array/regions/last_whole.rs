@@ -91,7 +91,7 @@ impl Array {
 
     /// Pages are written where superblocks say.
     fn maps_are_found(&self) -> bool {
-        let mut members = self.table.devices.values();
+        let mut members = self.table.devices().map(|(_, member)| member);
         members.all(|member| member.places == member.layout)
     }
 

@@ -465,7 +465,7 @@ impl Array {
         let devices = self.table.live();
         self.enter_zeroing(region, devices.len() as u32, then);
         for device in devices {
-            let offset = self.table.devices[&device].layout.data_offset + start;
+            let offset = self.table[&device].layout.data_offset + start;
             let kind = match then {
                 AfterZeroing::Unwritten => IoKind::Discard { offset, len },
                 _ => IoKind::WriteZeroes { offset, len },
@@ -614,7 +614,7 @@ impl Array {
             .collect();
         self.map.pages[at as usize].pending = devices.len() as u32;
         for device in devices {
-            let member = &self.table.devices[&device];
+            let member = &self.table[&device];
             let offset = place(&member.places, at, sequence);
             let image = MapPage {
                 array: self.sb.array,
@@ -809,8 +809,7 @@ impl Array {
     /// was acknowledged there is durable then.
     pub(crate) fn flushed_for_stop(&mut self) -> bool {
         if self.map.stop_flush.is_none() {
-            let volatile = |d: &DeviceId| self.table.devices[d].info.volatile_cache;
-            let devices: Vec<DeviceId> = self.table.live().into_iter().filter(volatile).collect();
+            let devices = self.table.volatile();
             self.map.stop_flush = Some(devices.len());
             for device in devices {
                 self.out

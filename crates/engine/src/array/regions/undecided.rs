@@ -94,9 +94,9 @@ impl Array {
         // strips that are left.
         let rebuilds = self
             .table
-            .slots
+            .slots()
             .iter()
-            .filter(|slot| slot.incoming.is_some());
+            .filter(|slot| slot.incoming().is_some());
         let alone = rebuilds.count() <= 1;
         let first = self.map.undecided().next().is_none();
         self.sb.witnessed = alone && (first || self.sb.witnessed);

@@ -419,12 +419,12 @@ impl Array {
     }
 
     fn read_source(&mut self, slot: usize, at: usize, len: usize) {
-        let Some(device) = self.table.slots[slot].current else {
+        let Some(device) = self.table.slots()[slot].current() else {
             return;
         };
         let window = self.window().expect("a window is at work");
         let first = window.source;
-        let offset = self.table.devices[&device].layout.data_offset;
+        let offset = self.table[&device].layout.data_offset;
         let offset = offset + first * self.geometry.strip + at as u64;
         let (buf, start) = (Buf::zeroed(len), 0);
         let kind = IoKind::Read {
@@ -472,7 +472,7 @@ impl Array {
 
     fn source_offset(&mut self, device: DeviceId, at: usize) -> u64 {
         let first = self.window().map_or(0, |window| window.source);
-        let member = self.table.devices.get(&device);
+        let member = self.table.get(device);
         let data = member.map_or(0, |member| member.layout.data_offset);
         data + first * self.geometry.strip + at as u64
     }
@@ -555,7 +555,7 @@ impl Array {
         if !self.table.live().contains(&device) {
             return Vec::new();
         }
-        let member = &self.table.devices[&device];
+        let member = &self.table[&device];
         let fua = member.info.volatile_cache;
         let (array, uuid, epoch) = (self.sb.array, member.member, self.sb.epoch);
         let batches = copy.encode(&self.geometry, &member.layout, array, uuid, epoch);
@@ -585,11 +585,10 @@ impl Array {
         from: u64,
         columns: &'c [Vec<u8>],
     ) -> Vec<(DeviceId, u64, &'c [u8])> {
-        let slots = self.table.slots.iter().zip(columns);
+        let slots = self.table.slots().iter().zip(columns);
         let put = |(slot, bytes): (&crate::array::SlotUse, &'c Vec<u8>)| {
-            let device = slot.current?;
-            let offset =
-                self.table.devices[&device].layout.data_offset + from * self.geometry.strip;
+            let device = slot.current()?;
+            let offset = self.table[&device].layout.data_offset + from * self.geometry.strip;
             Some((device, offset, &bytes[..]))
         };
         slots.filter_map(put).collect()
@@ -619,7 +618,7 @@ impl Array {
         };
         let strip = self.geometry.strip;
         for device in self.table.live() {
-            let offset = self.table.devices[&device].layout.data_offset + rows.start * strip;
+            let offset = self.table[&device].layout.data_offset + rows.start * strip;
             let len = (rows.end - rows.start) * strip;
             self.move_io(device, MoveIo::Write, IoKind::WriteZeroes { offset, len });
         }
@@ -627,10 +626,8 @@ impl Array {
 
     fn flush_window(&mut self) {
         self.doing(Doing::Flushing);
-        for device in self.table.live() {
-            if self.table.devices[&device].info.volatile_cache {
-                self.move_io(device, MoveIo::Write, IoKind::Flush);
-            }
+        for device in self.table.volatile() {
+            self.move_io(device, MoveIo::Write, IoKind::Flush);
         }
     }
 

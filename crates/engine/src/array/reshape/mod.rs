@@ -46,9 +46,10 @@ use std::sync::Arc;
 
 use strake_format::*;
 
+use crate::array::members::table::no_member;
 use crate::array::regions::Phase;
 use crate::array::reshape::migrate::Window;
-use crate::array::{Array, Member, Purpose, SlotUse, Stage};
+use crate::array::{Array, Member, Purpose, Stage};
 use crate::canary::{self, Canary};
 use crate::geometry::Geometry;
 use crate::proto::*;
@@ -180,7 +181,7 @@ impl Array {
     /// Superblocks of devices that grew go to their new ends.
     pub(crate) fn note_sizes(&mut self, sizes: &[(DeviceId, u64)]) -> Changed {
         let shrunk = |(device, bytes): &&(DeviceId, u64)| {
-            let member = self.table.devices.get(device);
+            let member = self.table.get(*device);
             // A size of 0: the device was pulled, and its I/O reports that.
             member.is_some_and(|m| *bytes > 0 && *bytes < m.layout.device_bytes)
         };
@@ -193,12 +194,12 @@ impl Array {
             self.member_out(device, OutCause::Shrunk);
         }
         for (device, bytes) in sizes {
-            if let Some(member) = self.table.devices.get_mut(device) {
+            if let Some(member) = self.table.get_mut(*device) {
                 member.info.bytes = member.info.bytes.max(*bytes);
             }
         }
         let grew = |member: &Member| member.info.bytes > member.layout.device_bytes;
-        match self.table.devices.values().any(grew) {
+        match self.table.devices().map(|(_, member)| member).any(grew) {
             true => {
                 self.persist.touch();
                 Changed::Yes
@@ -218,18 +219,22 @@ impl Array {
 
     /// Data that every member and spare has room for, if that is more than now.
     fn growth(&self) -> Result<u64, CommandError> {
-        let sizes = self.table.devices.values().map(|member| member.info.bytes);
+        let sizes = self
+            .table
+            .devices()
+            .map(|(_, member)| member)
+            .map(|member| member.info.bytes);
         self.growth_within(sizes.min().unwrap_or(0))
     }
 
     /// Whether it would grow if its devices had these sizes now.
     pub(crate) fn may_grow(&self, sizes: &[(DeviceId, u64)]) -> Result<(), CommandError> {
-        let now = |(id, member): (&DeviceId, &Member)| {
-            let told = sizes.iter().filter(|(device, _)| device == id);
+        let now = |(id, member): (DeviceId, &Member)| {
+            let told = sizes.iter().filter(|(device, _)| *device == id);
             told.map(|(_, bytes)| *bytes)
                 .fold(member.info.bytes, u64::max)
         };
-        let smallest = self.table.devices.iter().map(now).min().unwrap_or(0);
+        let smallest = self.table.devices().map(now).min().unwrap_or(0);
         self.growth_within(smallest).map(|_| ())
     }
 
@@ -263,8 +268,8 @@ impl Array {
         let infos: Vec<DeviceInfo> = devices.iter().map(|new| new.info).collect();
         let granularities = self
             .table
-            .devices
-            .values()
+            .devices()
+            .map(|(_, member)| member)
             .map(|m| m.info.granularity_bytes);
         let shards = Shards {
             count: self.shards,
@@ -277,13 +282,7 @@ impl Array {
     /// The superblock with so many more parities, which have no members yet.
     fn raised(&self, more: usize) -> Result<Superblock, CommandError> {
         let mut sb = limits::wider(&self.superblock(), more, Joining::Parities)?;
-        let nobody = SlotRecord {
-            member: MemberUuid([0; 16]),
-            state: SlotState::Missing,
-            since: self.sb.epoch.next(),
-            kept: false,
-            known: Known::default(),
-        };
+        let nobody = no_member(self.sb.epoch.next());
         sb.slots.extend(std::iter::repeat_n(nobody, more));
         Ok(sb)
     }
@@ -324,8 +323,7 @@ impl Array {
     pub(crate) fn restripe(&mut self, id: CommandId, shape: NewShape) {
         for new in &shape.devices {
             self.admit(new).expect("it was looked at");
-            self.table.spares.push(new.device);
-            self.table.listed.push(new.member);
+            self.table.add_spare(new.device);
         }
         self.persist.touch();
         self.begin_with(Some(id), Change::Restripe(shape), Step::Joining);
@@ -484,7 +482,8 @@ impl Array {
             &Change::DropParity(fewer) => self.leave_slots(fewer.parities),
             Change::Mirror => self.take_shape(),
             Change::Restripe(NewShape { devices, .. }) => {
-                self.table.entering = devices.iter().map(|new| new.device).collect();
+                let entering = devices.iter().map(|new| new.device).collect();
+                self.table.enter(entering);
                 self.rewrite_map();
                 self.unreadable.rewrite();
                 self.write_list_if_due();
@@ -506,9 +505,7 @@ impl Array {
             return true;
         };
         let over = matches!(step, Step::Telling | Step::Applying { .. });
-        over || devices
-            .iter()
-            .all(|new| self.table.devices.contains_key(&new.device))
+        over || devices.iter().all(|new| self.table.has(new.device))
     }
 
     /// Brings the newest version of every page and of the list to the B places; true when they are
@@ -518,7 +515,7 @@ impl Array {
             return false;
         }
         let live = self.table.live();
-        let elsewhere = live.iter().any(|d| self.table.devices[d].list_place == 0);
+        let elsewhere = live.iter().any(|d| self.table[d].list_place == 0);
         let moved = self.map.gather_in_b();
         if elsewhere {
             self.unreadable.rewrite();
@@ -534,7 +531,7 @@ impl Array {
 
     /// The layout of a member, as it is to be.
     fn layout_to_be(&self, device: DeviceId, data_bytes: u64) -> Layout {
-        let member = &self.table.devices[&device];
+        let member = &self.table[&device];
         let grown = member
             .layout
             .grown(data_bytes, member.info.bytes, self.sb.strip_bytes);
@@ -568,7 +565,7 @@ impl Array {
         let mut pending = 0;
         for device in self.table.live() {
             if let Some((_, rows)) = &added {
-                let offset = self.table.devices[&device].layout.data_offset + rows.start * strip;
+                let offset = self.table[&device].layout.data_offset + rows.start * strip;
                 let len = (rows.end - rows.start) * strip;
                 let kind = IoKind::WriteZeroes { offset, len };
                 self.out.io(device, Purpose::Extend { device }, kind);
@@ -580,7 +577,7 @@ impl Array {
 
     /// A member has the zeroes; then it flushes them.
     pub(crate) fn extended(&mut self, device: DeviceId) {
-        let member = self.table.devices.get_mut(&device);
+        let member = self.table.get_mut(device);
         let flushes = member.is_some_and(|member| {
             !std::mem::replace(&mut member.extended, true) && member.info.volatile_cache
         });
@@ -611,10 +608,10 @@ impl Array {
             // was.
             self.map.mark_stale(last);
         }
-        let devices: Vec<DeviceId> = self.table.devices.keys().copied().collect();
+        let devices: Vec<DeviceId> = self.table.devices().map(|(device, _)| device).collect();
         for device in devices {
             let layout = self.layout_to_be(device, data_bytes);
-            let member = self.table.devices.get_mut(&device).expect("one of them");
+            let member = self.table.get_mut(device).expect("one of them");
             (member.places, member.extended) = (layout, false);
             self.map.extend_to(layout.regions(), layout.map_pages);
         }
@@ -631,16 +628,10 @@ impl Array {
         let reshape = self.reshape.as_mut().expect("it is under way");
         match std::mem::replace(&mut reshape.change, Change::AddParity(Vec::new())) {
             Change::Grow { .. } => {
-                self.table
-                    .devices
-                    .values_mut()
-                    .for_each(|member| member.layout = member.places);
-                let any = self
-                    .table
-                    .devices
-                    .values()
-                    .next()
-                    .expect("an array has members");
+                for member in self.table.members_mut() {
+                    member.layout = member.places;
+                }
+                let (_, any) = self.table.devices().next().expect("an array has members");
                 self.sb.layout = Layout {
                     device_bytes: self.sb.layout.device_bytes,
                     ..any.layout
@@ -648,7 +639,7 @@ impl Array {
                 self.geometry = Arc::new(Geometry::of(&self.sb));
             }
             Change::AddParity(devices) => {
-                let first = self.table.slots.len();
+                let first = self.table.slots().len();
                 if self.geometry.m == 0 {
                     self.map.nothing_to_sync();
                 }
@@ -656,7 +647,7 @@ impl Array {
                 self.take_superblock(raised.expect("looked at when it was asked for"));
                 self.note_absence();
                 for (at, new) in (first..).zip(devices) {
-                    self.table.slots.push(SlotUse::default());
+                    self.table.add_slot();
                     // It may have shrunk or vanished meanwhile: then the slot is empty.
                     if self.admit(&new).is_ok() {
                         self.join(at, new.device);
@@ -674,14 +665,9 @@ impl Array {
                 self.take_superblock(restriped.expect("looked at when it was asked for"));
                 self.rows_shrink(strip_before / self.geometry.strip);
                 self.cover_at_rest();
-                self.table.entering.clear();
+                self.table.enter_none();
                 for NewDevice { device, .. } in shape.devices {
-                    self.table.spares.retain(|spare| *spare != device);
-                    let current = Some(device);
-                    self.table.slots.push(SlotUse {
-                        current,
-                        ..SlotUse::default()
-                    });
+                    self.table.add_served(device);
                 }
             }
             Change::Window(window) => {
@@ -752,7 +738,7 @@ impl Array {
         match &reshape.change {
             Change::Window(window) => self.window_over(window, false),
             Change::Restripe(NewShape { devices, .. }) => {
-                self.table.entering.clear();
+                self.table.enter_none();
                 for new in devices {
                     self.give_up_spare(new.device);
                 }

@@ -27,10 +27,8 @@
 //!
 //! Deliberately absent: groups, which have no parities of their own members.
 
-use strake_format::*;
-
+use crate::array::Array;
 use crate::array::reshape::{Change, Step};
-use crate::array::{Array, SlotUse};
 use crate::canary::{self, Canary};
 use crate::proto::*;
 use crate::provision::limits;
@@ -61,21 +59,10 @@ impl Array {
     /// (1) The members of the last slots become spares.
     pub(crate) fn leave_slots(&mut self, fewer: usize) -> Step {
         let since = self.sb.epoch.next();
-        let nobody = SlotRecord {
-            member: MemberUuid([0; 16]),
-            state: SlotState::Missing,
-            since,
-            kept: false,
-            known: Known::default(),
-        };
-        for at in self.table.slots.len() - fewer..self.table.slots.len() {
-            let left = std::mem::take(&mut self.table.slots[at]);
+        let slots = self.table.slots().len();
+        for at in slots - fewer..slots {
             // One that data has left may have been lost since.
-            if let Some(device) = left.current {
-                self.table.spares.push(device);
-                self.table.listed.push(self.table.devices[&device].member);
-            }
-            self.table.records[at] = nobody;
+            self.table.vacate(at, since);
         }
         self.note_absence();
         self.membership_changed();
@@ -88,13 +75,8 @@ impl Array {
         let mut narrow = narrow.expect("looked at when it was asked for");
         narrow.moving = None;
         self.take_superblock(narrow);
-        let left = self.table.records.len();
-        let gone = self.table.slots.drain(left..);
-        assert!(
-            gone.into_iter()
-                .all(|slot: SlotUse| slot.current.or(slot.incoming).is_none()),
-            "no slot goes that has a member"
-        );
+        self.table.drop_slots();
+        let left = self.table.slots().len();
         self.persist.stale.retain(|(slot, _)| slot.index() < left);
         self.forced.retain(|slot| slot.index() < left);
     }

@@ -138,7 +138,7 @@ struct Believed {
 
 /// For each slot the member that the tables of all in-sync members call in sync.
 fn agreed(found: &[Found], slots: &[SlotUse]) -> Vec<Option<MemberUuid>> {
-    let serves = |f: &&Found| slots.iter().any(|slot| slot.current == Some(f.device));
+    let serves = |f: &&Found| slots.iter().any(|slot| slot.current() == Some(f.device));
     let tables = found.iter().filter(serves).map(|f| &f.superblock);
     let agree = |a: Vec<Option<MemberUuid>>, b: Vec<Option<MemberUuid>>| {
         let both = a.into_iter().zip(b);
@@ -200,14 +200,12 @@ fn believe(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> Bel
         match finding {
             &Finding::Believed(index) => {
                 used.push(index);
-                let device = Some(found[index].device);
+                let device = found[index].device;
                 match record.state {
                     SlotState::Rebuilding { rebuilt_bytes } => {
-                        slots[at].incoming = device;
-                        slots[at].rebuilt = Row(rebuilt_bytes / strip);
-                        slots[at].flushed = slots[at].rebuilt;
+                        slots[at].fill(device, Row(rebuilt_bytes / strip));
                     }
-                    _ => slots[at].current = device,
+                    _ => slots[at] = SlotUse::served_by(device),
                 }
                 if canary::hit(Canary::ForceBelievesStale) && !record.state.is_live() {
                     record.state = SlotState::InSync;
@@ -224,7 +222,7 @@ fn believe(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> Bel
                         == Returns::Kept(Slot(at as u8)) =>
             {
                 used.push(index);
-                slots[at].incoming = Some(found[index].device);
+                slots[at].fill(found[index].device, Row(0));
                 record.state = SlotState::Rebuilding { rebuilt_bytes: 0 };
                 record.since = since;
                 sb.witnessed = false;
@@ -302,14 +300,12 @@ fn believe_spares(
         };
         let device = found[selection.spares[at]].device;
         let slot = &mut slots[replacement.slot.index()];
-        if slot.current.is_some() {
-            slot.incoming = Some(device);
+        if slot.current().is_some() {
             let spare = &found[selection.spares[at]];
             let last = past(&spare.superblock, table) == Past::Last;
             let kept = last && spare.emptied.is_none() || canary::hit(Canary::PastIgnored);
             let rebuilt_bytes = if kept { replacement.rebuilt_bytes } else { 0 };
-            slot.rebuilt = Row(rebuilt_bytes / strip);
-            slot.flushed = slot.rebuilt;
+            slot.fill(device, Row(rebuilt_bytes / strip));
             spares.retain(|&spare| spare != device);
         }
     }
@@ -322,7 +318,7 @@ fn newest_pages(
     slots: &[SlotUse],
     found: &[Found],
 ) -> Result<Vec<MapPage>, StartError> {
-    let in_sync = |f: &&Found| slots.iter().any(|s| s.current == Some(f.device));
+    let in_sync = |f: &&Found| slots.iter().any(|s| s.current() == Some(f.device));
     (0..sb.layout.map_pages)
         .map(|page| {
             let states = sb.layout.regions_in_page(page);
@@ -381,7 +377,7 @@ fn lacking(page: &MapPage, slots: &[SlotUse], found: &[Found]) -> Vec<DeviceId> 
         let version = found.and_then(|f| f.map.get(page.page as usize)?.as_ref());
         version.is_some_and(|version| version.sequence == page.sequence)
     };
-    let current = slots.iter().filter_map(|slot| slot.current);
+    let current = slots.iter().filter_map(|slot| slot.current());
     current.filter(|&device| !has(device)).collect()
 }
 
@@ -394,7 +390,7 @@ fn newest_list(
     slots: &[SlotUse],
     found: &[Found],
 ) -> Result<Unreadable, StartError> {
-    let in_sync = |f: &&Found| slots.iter().any(|s| s.current == Some(f.device));
+    let in_sync = |f: &&Found| slots.iter().any(|s| s.current() == Some(f.device));
     let lists = found.iter().filter(in_sync).filter_map(bad_blocks::newest);
     let newest = lists.max_by_key(|(_, list)| (list.epoch, list.sequence));
     let (_, list) = newest.ok_or(StartError::UnreadableDamaged)?;
@@ -418,7 +414,7 @@ fn distrust_replacements(geometry: &Geometry, pages: &[MapPage], slots: &mut [Sl
     let row = Row(geometry.region_rows(RegionNo(first as u32)).start);
     for slot in slots
         .iter_mut()
-        .filter(|s| s.current.is_some() && s.incoming.is_some())
+        .filter(|s| s.current().is_some() && s.incoming().is_some())
     {
         slot.rebuilt = slot.rebuilt.min(row);
         slot.flushed = slot.flushed.min(row);
@@ -458,7 +454,7 @@ fn shape<'a>(
     let tolerated = geometry.m;
     let lost = |group: std::ops::Range<usize>| {
         let slots = &slots[group];
-        slots.iter().filter(|s| s.current.is_none()).count()
+        slots.iter().filter(|s| s.current().is_none()).count()
     };
     let missing = geometry.neighbours().map(lost).max().unwrap_or(0);
     if missing > tolerated {
@@ -484,7 +480,7 @@ fn too_few(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> boo
 fn without_member(slots: &[SlotUse]) -> Vec<Slot> {
     let missing = (0..).map(Slot).zip(slots);
     missing
-        .filter(|(_, slot)| slot.current.is_none())
+        .filter(|(_, slot)| slot.current().is_none())
         .map(|(at, _)| at)
         .collect()
 }
@@ -496,7 +492,7 @@ fn undecided_most(geometry: &Geometry, pieces: &[Piece], slots: &[SlotUse]) -> u
         let undecided = |column: &usize| {
             let slot = geometry.slot(piece.stripe, *column);
             piece.written.has(*column)
-                && slots[slot.index()].current.is_none()
+                && slots[slot.index()].current().is_none()
                 && piece.known[*column].is_none()
         };
         let columns = match piece.written.count() {
@@ -523,7 +519,7 @@ fn believed_logs<'a>(
     for (at, slot) in slots.iter().enumerate() {
         let of_slot = |f: &&Found| {
             let was_out = returned.iter().any(|(_, device)| *device == f.device);
-            [slot.current, slot.incoming].contains(&Some(f.device)) && !was_out
+            [slot.current(), slot.incoming()].contains(&Some(f.device)) && !was_out
         };
         for member in found.iter().filter(of_slot) {
             let ours = |batch: &&LogBatch| {
@@ -715,7 +711,7 @@ impl Array {
                 return Err(StartError::DirtyDegraded);
             }
         }
-        let whole = slots.iter().all(|slot| slot.current.is_some());
+        let whole = slots.iter().all(|slot| slot.current().is_some());
         let resync = unclean && !covered;
         let page_regions = sb.layout.page_regions;
         let clean_after_ms = options.clean_after_ms;
@@ -770,7 +766,7 @@ impl Array {
             let in_sync: Vec<Slot> = (0..)
                 .map(Slot)
                 .zip(&slots)
-                .filter(|(_, slot)| slot.current.is_some())
+                .filter(|(_, slot)| slot.current().is_some())
                 .map(|(at, _)| at)
                 .collect();
             let earlier = recover::Earlier::of(&geometry, &logs, &in_sync);

@@ -168,13 +168,8 @@ impl Array {
     /// Flushes; everything else follows from completions.
     pub(crate) fn begin_replay(&mut self) {
         self.stage = Stage::Recovering;
-        let devices = self.table.live();
-        let volatile: Vec<DeviceId> = devices
-            .into_iter()
-            .filter(|d| self.table.devices[d].info.volatile_cache)
-            .collect();
         self.replaying().phase = Phase::Flush;
-        for device in volatile {
+        for device in self.table.volatile() {
             self.replay_io(device, ReplayIo::Flush, IoKind::Flush);
         }
         self.replay_step();
@@ -212,7 +207,7 @@ impl Array {
         let piece = &self.replaying().jobs[job].piece;
         let (stripe, lo) = (piece.stripe, piece.lo);
         let offset = self.replay_offset(device, stripe) + lo;
-        if let Some(member) = self.table.devices.get_mut(&device) {
+        if let Some(member) = self.table.get_mut(device) {
             member.counts.reads += 1;
         }
         if let Some(slot) = self.table.slot_of(device) {
@@ -269,13 +264,13 @@ impl Array {
 
     /// The member that a column can be read from, and those that it is to be written to.
     fn column_members(&self, stripe: StripeNo, column: usize) -> (Option<DeviceId>, Vec<DeviceId>) {
-        let slot = &self.table.slots[usize::from(self.geometry.slot(stripe, column).0)];
+        let slot = &self.table.slots()[usize::from(self.geometry.slot(stripe, column).0)];
         let row = self.geometry.row(stripe).1;
         let region = self.geometry.region(row);
         // One that came back holds what it does not lack, and is to hold what is decided there.
         let holds = |&device: &DeviceId| row < slot.rebuilt || !self.lacks(device, region);
-        let incoming = slot.incoming.filter(holds);
-        let all = [slot.current, incoming];
+        let incoming = slot.incoming().filter(holds);
+        let all = [slot.current(), incoming];
         (
             all.into_iter().flatten().next(),
             all.into_iter().flatten().collect(),
@@ -348,7 +343,7 @@ impl Array {
 
     fn replay_offset(&self, device: DeviceId, stripe: StripeNo) -> u64 {
         let row = self.geometry.row(stripe).1;
-        self.table.devices[&device].layout.data_offset + self.geometry.row_offset(row)
+        self.table[&device].layout.data_offset + self.geometry.row_offset(row)
     }
 
     /// Bytes of each strip that a chunk may cover, so that its records fit into the place that is
@@ -432,7 +427,7 @@ impl Array {
         let first = Row(self.geometry.region_rows(region).start);
         for column in job.twice.each() {
             let slot = self.geometry.slot(piece.stripe, column);
-            let slot = &mut self.table.slots[slot.index()];
+            let slot = &mut self.table.slots_mut()[slot.index()];
             slot.rebuilt = slot.rebuilt.min(first);
             slot.flushed = slot.flushed.min(first);
         }
@@ -465,7 +460,7 @@ impl Array {
         let room = plan.map_or(0, |plan| plan.recovery_bytes / 2);
         let offset = layout.log_offset + layout.log_bytes - room * (1 + sequence % 2);
         for device in self.table.live() {
-            let member = &self.table.devices[&device];
+            let member = &self.table[&device];
             let head = BatchHead {
                 array,
                 member: member.member,
@@ -538,7 +533,7 @@ impl Array {
                     for device in targets {
                         let offset = self.replay_offset(device, piece.stripe) + piece.lo;
                         let data = Slice::new(Buf::from_bytes(content), 0, content.len());
-                        let fua = self.table.devices[&device].info.volatile_cache;
+                        let fua = self.table[&device].info.volatile_cache;
                         let kind = IoKind::Write { offset, data, fua };
                         self.replay_io(device, ReplayIo::Write, kind);
                     }

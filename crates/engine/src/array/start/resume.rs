@@ -103,7 +103,7 @@ impl Array {
             resumed.to_copy = lacks;
         }
         for device in had {
-            if self.table.devices[&device].info.volatile_cache {
+            if self.table[&device].info.volatile_cache {
                 self.resumed_io(device, IoKind::Flush);
             }
         }
@@ -141,10 +141,8 @@ impl Array {
 
     fn flush_resumed(&mut self) {
         self.resumed.as_mut().expect("it is under way").phase = Phase::Flushing;
-        for device in self.table.live() {
-            if self.table.devices[&device].info.volatile_cache {
-                self.resumed_io(device, IoKind::Flush);
-            }
+        for device in self.table.volatile() {
+            self.resumed_io(device, IoKind::Flush);
         }
     }
 
