@@ -81,5 +81,28 @@ fn refused(error: &clap::Error) -> ExitCode {
         .lines()
         .map(|line| line.trim().trim_start_matches("error: "))
         .collect();
-    say(&Failure::new(Code::Usage, said.join(" ")), json)
+    let said = said.join(" ");
+    let lacks_name = error.kind() == ErrorKind::MissingRequiredArgument && said.contains("<NAME>");
+    let failure = match lacks_name.then(cli::args::taken_by_add).flatten() {
+        Some(devices) => name_behind_add(&said, &devices),
+        None => Failure::new(Code::Usage, said),
+    };
+    say(&failure, json)
+}
+
+/// `restripe --add` takes all words up to the next option, so also a NAME that stands there.
+fn name_behind_add(said: &str, devices: &[String]) -> Failure {
+    let (took, name, devices) = match devices {
+        [rest @ .., last] if !rest.is_empty() => {
+            let took = format!("{} and {last} as devices", rest.join(", "));
+            (took, last.as_str(), rest)
+        }
+        _ => (format!("{} as a device", devices.concat()), "NAME", devices),
+    };
+    let devices = devices.join(" ");
+    let cure = format!(
+        "put NAME first: strake restripe {name} --add {devices}, or behind --: strake restripe \
+         --add {devices} -- {name}"
+    );
+    Failure::new(Code::Usage, format!("{said}; --add took {took}")).cure(cure)
 }

@@ -678,3 +678,42 @@ fn data_that_stands_half_way_is_told_whether_the_array_runs_or_not() {
     let not_told = events.iter().find(|e| e["event"] == "size_not_told");
     assert_eq!(not_told, None);
 }
+
+/// "the following required arguments were not provided: <NAME>", though the name stood there.
+#[test]
+fn a_name_behind_the_devices_of_add_is_found_by_the_error() {
+    let rig = Rig::new();
+    for (args, took, written) in [
+        (
+            &["restripe", "--add", "/dev/a", "/dev/b", "data"][..],
+            "--add took /dev/a, /dev/b and data as devices",
+            "strake restripe data --add /dev/a /dev/b",
+        ),
+        (
+            &["restripe", "--dry-run", "--add", "/dev/a", "data", "--wait"],
+            "--add took /dev/a and data as devices",
+            "strake restripe data --add /dev/a",
+        ),
+        (
+            &["restripe", "--add", "/dev/a"],
+            "--add took /dev/a as a device",
+            "strake restripe NAME --add /dev/a",
+        ),
+    ] {
+        let run = rig.run(args).refused(2, "usage");
+        let error = run.json_error();
+        let (found, cure) = (error["found"].to_string(), error["cure"].to_string());
+        assert!(found.contains("<NAME>") && found.contains(took), "{found}");
+        assert!(cure.contains(&format!("{written},")), "{cure}");
+    }
+    // Both ways that the error names go on to look for the array.
+    for args in [
+        &["restripe", "--add", "/dev/a", "--", "data"][..],
+        &["restripe", "data", "--add", "/dev/a"],
+    ] {
+        rig.run(args).refused(1, "no-daemon");
+    }
+    // What else lacks its name is told as before.
+    let run = rig.run(&["restripe", "--stop"]).refused(2, "usage");
+    assert!(!run.err.contains("--add took"), "{run:?}");
+}

@@ -8,7 +8,7 @@ pub(crate) mod volume;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::cli::args::config::ConfigCommand;
 use crate::cli::args::pool::PoolCommand;
@@ -443,6 +443,15 @@ pub(crate) struct GrowArgs {
     /// Only say what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+/// The words that `restripe --add` took as devices, of a command line that has no NAME.
+pub(crate) fn taken_by_add() -> Option<Vec<String>> {
+    let command = Cli::command().ignore_errors(true);
+    let matches = command.try_get_matches().ok()?;
+    let restripe = matches.subcommand_matches("restripe")?;
+    let devices = restripe.get_many::<PathBuf>("add")?;
+    Some(devices.map(|d| d.display().to_string()).collect())
 }
 
 /// NAME comes first: behind `--add` it would be taken for a device.
