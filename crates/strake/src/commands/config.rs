@@ -5,7 +5,10 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
+
+use rustix::fs::OFlags;
 
 use crate::api::config::{
     BackupJson, RestoreRequest, RestoredArrayJson, RestoredJson, RestoredPoolJson, SlotDevice,
@@ -131,7 +134,42 @@ fn to_be_written(planned: &RestoredJson) -> Vec<String> {
     what
 }
 
-/// The text of a backup. It may come through a pipe; no more is read than a backup can have.
+/// Magic number of the file system of pipes that have no name, in `linux/magic.h`.
+const PIPEFS_MAGIC: u64 = 0x5049_5045;
+
+/// Opens what a backup is read from: a regular file, or a pipe without a name, which a shell or
+/// /dev/stdin gives. Nothing else: to open a FIFO waits for a writer, and a device may have no end.
+/// Answers what it is where that is neither.
+fn opened(file: &Path) -> io::Result<Result<File, &'static str>> {
+    let nonblock = OFlags::NONBLOCK.bits() as i32;
+    let opened = File::options().read(true).custom_flags(nonblock).open(file);
+    let kind = match &opened {
+        Ok(opened) => opened.metadata()?.file_type(),
+        // A socket cannot be opened.
+        Err(_) => std::fs::metadata(file)?.file_type(),
+    };
+    let is_nameless = |pipe: &File| {
+        let system = rustix::fs::fstatfs(pipe);
+        system.is_ok_and(|system| u64::try_from(system.f_type) == Ok(PIPEFS_MAGIC))
+    };
+    match opened {
+        Ok(opened) if kind.is_file() => Ok(Ok(opened)),
+        Ok(pipe) if kind.is_fifo() && is_nameless(&pipe) => {
+            // Its writer may be slow.
+            rustix::fs::fcntl_setfl(&pipe, rustix::fs::fcntl_getfl(&pipe)? - OFlags::NONBLOCK)?;
+            Ok(Ok(pipe))
+        }
+        Err(error) if kind.is_file() => Err(error),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(error),
+        _ if kind.is_dir() => Ok(Err("a folder")),
+        _ if kind.is_fifo() => Ok(Err("a FIFO")),
+        _ if kind.is_char_device() => Ok(Err("a character device")),
+        _ if kind.is_block_device() => Ok(Err("a block device")),
+        _ => Ok(Err("a socket")),
+    }
+}
+
+/// The text of a backup. No more is read than a backup can have.
 fn read(file: &Path) -> Result<String, Failure> {
     let shown = file.display();
     let failed = |error: io::Error| match error.kind() {
@@ -143,10 +181,8 @@ fn read(file: &Path) -> Result<String, Failure> {
         Failure::new(Code::BackupInvalid, found)
     };
     let mut bytes = Vec::new();
-    let opened = File::open(file).map_err(failed)?;
-    if opened.metadata().map_err(failed)?.is_dir() {
-        return Err(no_backup("it is a folder".to_owned()));
-    }
+    let opened = opened(file).map_err(failed)?;
+    let opened = opened.map_err(|what| no_backup(format!("it is {what}, no regular file")))?;
     let read = opened.take(BACKUP_BYTES_MAX + 1).read_to_end(&mut bytes);
     read.map_err(failed)?;
     if bytes.len() as u64 > BACKUP_BYTES_MAX {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, skipped};
+use crate::hung::within;
+use crate::rig::{Rig, STRAKE, skipped};
 
 const NBD: &[&str] = &["--export", "nbd"];
 
@@ -634,14 +635,38 @@ fn a_file_that_is_no_backup_is_refused_whatever_it_is() {
     fs::write(&binary, b"{\xff").expect("written");
     let huge = rig.file("huge", 1 << 40);
     let folder = rig.folder.path().display().to_string();
+    let fifo = rig.path("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.expect("mkfifo").success());
     for (file, found) in [
         (binary.as_str(), "byte 1 "),
         (&huge, "more than 64 MiB"),
-        ("/dev/zero", "more than 64 MiB"),
+        ("/dev/zero", "a character device"),
         (&folder, "a folder"),
+        (&fifo, "a FIFO"),
     ] {
-        let run = rig.run(&["config", "restore", file]);
+        let run = within(&rig, 30, &["config", "restore", file]);
         let run = run.refused(2, "backup-invalid");
         assert!(run.err.contains(found) && run.err.contains(file), "{run:?}");
+    }
+}
+
+/// What a shell puts in place of a file is a pipe: `<(gpg -d backup.gpg)`, or /dev/stdin.
+#[test]
+fn a_backup_is_read_from_a_pipe_also_where_its_writer_is_slow() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    rig.create("data", "5", NBD, &rig.files(3)).ok();
+    let file = rig.path("backup.json");
+    rig.run(&["config", "backup", &file]).ok();
+    let slowly = "(sleep 0.5; cat \"$1\")";
+    for script in [
+        format!("\"$0\" --json config restore <{slowly} --dry-run"),
+        format!("{slowly} | \"$0\" --json config restore /dev/stdin --dry-run"),
+    ] {
+        let mut command = Command::new("bash");
+        command.args(["-c", &script, STRAKE, &file]);
+        let run = rig.run_command(command.env("STRAKE_DIR", rig.dir()));
+        assert_eq!(run.ok().json()["arrays"][0]["name"], "data");
     }
 }
