@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use rustix::event::{PollFd, PollFlags};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -147,23 +148,61 @@ impl Client {
             .map_err(|e| Failure::new(Code::Internal, format!("the daemon's answer: {e}")))
     }
     /// Lines of a streamed answer, each as it comes, until the daemon hangs up.
-    pub(crate) fn lines(&self, path: &str, mut each: impl FnMut(&str)) -> Result<(), Failure> {
+    pub(crate) fn lines(&self, path: &str, each: impl FnMut(&str)) -> Result<(), Failure> {
+        self.runtime.block_on(lines(&self.socket, path, each))
+    }
+    /// The same, and no longer than standard output has a reader.
+    pub(crate) fn lines_while_read(
+        &self,
+        path: &str,
+        each: impl FnMut(&str),
+    ) -> Result<(), Failure> {
         self.runtime.block_on(async {
-            let begun = ask(&self.socket, "GET", path, &());
-            let mut body = while_it_lives(&self.socket, begun).await?.into_body();
-            let mut rest = Vec::new();
-            while let Some(frame) = body.frame().await {
-                let Ok(data) = frame.map_err(lost)?.into_data() else {
-                    continue;
-                };
-                rest.extend_from_slice(&data);
-                while let Some(end) = rest.iter().position(|&b| b == b'\n') {
-                    let line: Vec<u8> = rest.drain(..=end).collect();
-                    each(String::from_utf8_lossy(&line).trim_end());
-                }
+            tokio::select! {
+                ended = lines(&self.socket, path, each) => ended,
+                () = reader_gone() => Ok(()),
             }
-            Ok(())
         })
+    }
+}
+
+async fn lines(socket: &Path, path: &str, mut each: impl FnMut(&str)) -> Result<(), Failure> {
+    let begun = ask(socket, "GET", path, &());
+    let mut body = while_it_lives(socket, begun).await?.into_body();
+    let mut rest = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(lost)?.into_data() else {
+            continue;
+        };
+        rest.extend_from_slice(&data);
+        while let Some(end) = rest.iter().position(|&b| b == b'\n') {
+            let line: Vec<u8> = rest.drain(..=end).collect();
+            each(String::from_utf8_lossy(&line).trim_end());
+        }
+    }
+    Ok(())
+}
+
+/// Ends when nothing can read standard output any more: of a pipe or a socket when its other end
+/// is closed, of a file never. A thread of its own waits for that, and ends with the process.
+async fn reader_gone() {
+    let (gone, is_gone) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let stdout = io::stdout();
+        // Asked for nothing, the kernel still tells of errors and of a hang-up.
+        let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+        while rustix::event::poll(&mut watched, None) == Err(rustix::io::Errno::INTR) {}
+        if watched[0]
+            .revents()
+            .intersects(PollFlags::ERR | PollFlags::HUP)
+        {
+            // The command may have ended.
+            let _ = gone.send(());
+        }
+    });
+    if is_gone.await.is_err() {
+        // Standard output is closed, or cannot be watched: the next line finds that.
+        std::future::pending().await
     }
 }
 

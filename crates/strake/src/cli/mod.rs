@@ -79,7 +79,9 @@ impl Context {
     /// Tells what is good to know; in JSON the answer has it.
     pub(crate) fn notes(&self, notes: &[String]) {
         if !self.json {
-            notes.iter().for_each(|note| tell!("note: {note}"));
+            notes
+                .iter()
+                .for_each(|note| tell!("note: {}", shown(note, ' ')));
         }
     }
     /// Says on standard error what the answer is worth, also with `--json`: where the answer has no
@@ -88,7 +90,7 @@ impl Context {
         // A reader that has gone away does not want it.
         let _ = match self.json {
             true => writeln!(std::io::stderr(), "{}", serde_json::json!({ "note": note })),
-            false => writeln!(std::io::stderr(), "note: {note}"),
+            false => writeln!(std::io::stderr(), "note: {}", shown(note, ' ')),
         };
     }
     pub(crate) fn outcome(&self, outcome: &OutcomeJson) -> Ended {
@@ -184,7 +186,7 @@ pub(crate) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
         return Err(Failure::new(Code::NotConfirmed, what));
     }
     // Without a terminal there is no answer.
-    let _ = write!(std::io::stderr(), "{what}. Go on? [y/N] ");
+    let _ = write!(std::io::stderr(), "{}. Go on? [y/N] ", shown(what, ' '));
     let mut line = String::new();
     // Nothing read means no.
     let _ = std::io::stdin().read_line(&mut line);

@@ -22,7 +22,7 @@ use crate::cli::client::Client;
 use crate::cli::wait::Wait;
 use crate::cli::*;
 use crate::common::errors::{Code, Exit, Failure};
-use crate::common::{absolute, absolutes, log, size};
+use crate::common::{absolute, absolutes, log, shown, size};
 use crate::daemon::array::running::Limits;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
@@ -504,7 +504,8 @@ fn events(context: &Context, follow: bool) -> Ended {
         let text = if context.json {
             format!("{line}\n")
         } else if let Ok(event) = serde_json::from_str::<EventJson>(line) {
-            format!("{}\n", output::event(&event))
+            // Each event is one line, whatever the names in it hold.
+            format!("{}\n", shown(&output::event(&event), ' '))
         } else {
             return;
         };
@@ -524,7 +525,10 @@ fn events(context: &Context, follow: bool) -> Ended {
         false => Client::find(&context.dir)?,
     };
     match client {
-        Some(client) => client.lines(&format!("/v1/events?follow={follow}"), print)?,
+        Some(client) => {
+            let path = format!("/v1/events?follow={follow}");
+            client.lines_while_read(&path, print)?;
+        }
         None => offline::events(context)?.iter().for_each(|e| print(e)),
     }
     Ok(DONE)

@@ -1,7 +1,9 @@
 //! The journal of events: it is where state is kept, outlives the daemon, and is read without one.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use crate::rig::Rig;
 
@@ -50,4 +52,53 @@ fn events_that_nobody_kept_are_not_made_up() {
     let rig = Rig::new();
     rig.run(&["events"]).refused(1, "no-daemon");
     rig.run(&["events", "--follow"]).refused(1, "no-daemon");
+}
+
+/// A device's name may hold what a terminal takes for a command, or a line that looks like an event.
+#[test]
+fn events_and_notes_show_control_characters_of_names_as_tables_do() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files_called("\u{1b}[2J\nd", 3);
+    rig.create("data", "5", NBD, &devices).ok();
+    rig.run(&["fail", "data", "1"]).ok();
+    let events = rig.run_command(rig.command().arg("events")).ok();
+    let start = rig.run_command(rig.command().args(["start", "data", &devices[0]]));
+    assert!(start.err.contains("data runs already"), "{start:?}");
+    for text in [&events.out, &start.err] {
+        let raw = text.contains('\u{1b}') || text.contains("\nd");
+        assert!(!raw && text.contains("\\u{1b}[2J\\nd"), "{text:?}");
+    }
+    // JSON has an escape of its own.
+    let json = rig.events();
+    let out = json.iter().find(|event| event["event"] == "member_out");
+    assert_eq!(out.expect("an event")["device"], devices[1].as_str());
+}
+
+/// `strake events --follow | head -1` ended with the next event: on a quiet array never.
+#[test]
+fn a_follower_ends_when_its_reader_has_gone_though_no_event_comes() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    rig.create("data", "1", NBD, &rig.files(2)).ok();
+    let mut command = rig.command();
+    command.args(["events", "--follow"]).stdout(Stdio::piped());
+    let mut follower = command.stderr(Stdio::piped()).spawn().expect("works");
+    let mut lines = BufReader::new(follower.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("an event");
+    assert!(line.contains(" data"), "{line}");
+    // It follows while there is a reader.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(follower.try_wait().expect("works"), None);
+    drop(lines);
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while follower.try_wait().expect("works").is_none() && Instant::now() < give_up {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // One that has ended takes no signal.
+    follower.kill().expect("works");
+    let ended = follower.wait_with_output().expect("works");
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    assert!(ended.stderr.is_empty(), "{ended:?}");
 }
