@@ -30,8 +30,22 @@ const JSON: &str = "application/json";
 
 /// All of them.
 pub(crate) fn all() -> Vec<Route> {
+    let subjects = [
+        arrays(),
+        members(),
+        jobs(),
+        views(),
+        volumes(),
+        drives(),
+        pools(),
+        daemon(),
+    ];
+    subjects.into_iter().flatten().collect()
+}
+
+/// An array as a whole.
+fn arrays() -> Vec<Route> {
     vec![
-        own::<VersionJson, _, _>(Method::GET, "/v1/version", "The daemon", JSON, version),
         route(
             Method::GET,
             "/v1/arrays",
@@ -79,6 +93,18 @@ pub(crate) fn all() -> Vec<Route> {
         ),
         route(
             Method::POST,
+            "/v1/arrays/{name}/rename",
+            "Give it another name",
+            |s, name: String, JsonBody(asked)| s.rename(&name, &asked),
+        ),
+    ]
+}
+
+/// Members of an array.
+fn members() -> Vec<Route> {
+    vec![
+        route(
+            Method::POST,
             "/v1/arrays/{name}/fail",
             "Take out a member",
             |s, name: String, JsonBody(asked)| s.fail(&name, &asked),
@@ -108,17 +134,17 @@ pub(crate) fn all() -> Vec<Route> {
             "Count errors, mismatches and retries from zero again",
             |s, name: String, JsonBody(asked)| s.reset(&name, &asked),
         ),
+    ]
+}
+
+/// What runs in the background: other shapes, rebuilds, scrubs.
+fn jobs() -> Vec<Route> {
+    vec![
         route(
             Method::POST,
             "/v1/arrays/{name}/grow",
             "Use all that the members have room for",
             |s, name: String, JsonBody(asked)| s.grow(&name, &asked),
-        ),
-        route(
-            Method::POST,
-            "/v1/arrays/{name}/rename",
-            "Give it another name",
-            |s, name: String, JsonBody(asked)| s.rename(&name, &asked),
         ),
         route(
             Method::POST,
@@ -150,6 +176,12 @@ pub(crate) fn all() -> Vec<Route> {
             "What past scrubs found, and the present one",
             |s, name: String, ()| s.scrubs(&name),
         ),
+    ]
+}
+
+/// What is set, and what is known, of an array.
+fn views() -> Vec<Route> {
+    vec![
         route(
             Method::GET,
             "/v1/arrays/{name}/settings",
@@ -182,6 +214,12 @@ pub(crate) fn all() -> Vec<Route> {
             "How long the members took",
             |s, name: String, ()| Ok(s.running(&name)?.told()?.1),
         ),
+    ]
+}
+
+/// Volumes of an array.
+fn volumes() -> Vec<Route> {
+    vec![
         route(
             Method::GET,
             "/v1/arrays/{name}/volumes",
@@ -209,6 +247,12 @@ pub(crate) fn all() -> Vec<Route> {
                 s.volume_delete(&name, &volume, asked.dry_run)
             },
         ),
+    ]
+}
+
+/// Drives of any use, and the configuration of all arrays.
+fn drives() -> Vec<Route> {
+    vec![
         route(
             Method::POST,
             "/v1/drives/clean",
@@ -233,6 +277,12 @@ pub(crate) fn all() -> Vec<Route> {
             "Make arrays of a backup again that lost their superblocks",
             |s, (), JsonBody(asked)| s.restore(&asked),
         ),
+    ]
+}
+
+/// Pools of spares.
+fn pools() -> Vec<Route> {
+    vec![
         route(Method::GET, "/v1/pools", "Pools of spares", |s, (), ()| {
             Ok(s.pools().show())
         }),
@@ -260,6 +310,13 @@ pub(crate) fn all() -> Vec<Route> {
             "Take devices out, all unless some are named",
             |s, name: String, JsonBody(asked)| s.pool_change(|pools| pools.remove(&name, &asked)),
         ),
+    ]
+}
+
+/// The daemon itself: what it is, what it sees and what happened.
+fn daemon() -> Vec<Route> {
+    vec![
+        own::<VersionJson, _, _>(Method::GET, "/v1/version", "The daemon", JSON, version),
         Route {
             takes: QueryParams::<events::Follow>::TAKES,
             ..own::<EventJson, _, _>(

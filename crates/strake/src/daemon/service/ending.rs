@@ -184,8 +184,8 @@ fn busy_notes(busy: &[PathBuf]) -> Vec<String> {
     let note = |device: &PathBuf| {
         let device = device.display();
         format!(
-            "{device} does not answer: the kernel still has I/O on it, and it stays busy until that ends; \
-             the other devices are free, and the array can be started without it"
+            "{device} does not answer: the kernel still has I/O on it, and it stays busy until \
+             that ends; the other devices are free, and the array can be started without it"
         )
     };
     busy.iter().map(note).collect()

@@ -35,7 +35,8 @@ const FOLDERS: [(&str, Check, &str); 6] = [
     (
         "placement",
         check::<PlacementRecord>,
-        "what was set for the array on this machine (degraded start, pool, memory, CPUs, requests, export) is not known: strake set sets it again",
+        "what was set for the array on this machine (degraded start, pool, memory, CPUs, \
+         requests, export) is not known: strake set sets it again",
     ),
     (
         "names",

@@ -67,7 +67,8 @@ impl Dir {
             Some(date) => {
                 let found = format!("{name} ({array}) was destroyed here on {date}");
                 let cure = format!(
-                    "strake destroy {array} wipes what is left of it; strake start --force {array} takes it back"
+                    "strake destroy {array} wipes what is left of it; strake start --force \
+                     {array} takes it back"
                 );
                 Err(Failure::new(Code::Destroyed, found).cure(cure))
             }

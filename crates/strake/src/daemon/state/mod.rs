@@ -299,7 +299,8 @@ impl Dir {
         paths.iter().any(file).then(|| {
             let shown: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
             format!(
-                "files among its members are not remembered ({error}), and not found by themselves: strake start {array} {}",
+                "files among its members are not remembered ({error}), and not found by \
+                 themselves: strake start {array} {}",
                 shown.join(" ")
             )
         })

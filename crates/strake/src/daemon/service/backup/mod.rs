@@ -13,6 +13,7 @@
 //! Deliberately absent: arrays with members missing (parity that may be untrue brings back
 //! nothing), spares (they are added again by a command), and pools (`pool_backup`).
 
+mod age;
 pub(crate) mod pool_backup;
 
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use strake_engine::create::Definition;
 use strake_engine::event::DeviceInfo;
 use strake_engine::restore::{self, RestoreSpec, Told};
 use strake_format::region_map::REGIONS_PER_PAGE;
-use strake_format::{ArrayUuid, MapPage, MemberUuid, SlotState, Superblock};
+use strake_format::{ArrayUuid, MemberUuid, SlotState, Superblock};
 use strake_runtime::Device;
 
 use crate::api::config::{
@@ -34,6 +35,7 @@ use crate::common::errors::{Code, Failure};
 use crate::daemon::array::opening;
 use crate::daemon::events::Happened;
 use crate::daemon::service::Service;
+use crate::daemon::service::backup::age::{is_later, is_older, older, outdated, stale};
 use crate::daemon::state::Dir;
 use crate::daemon::state::heirs::{Begun, Heir};
 use crate::drives::find;
@@ -74,6 +76,47 @@ fn entry(dir: &Dir, sb: &Superblock, device: impl Fn(usize) -> Option<String>) -
     let export = dir.record(sb.array).map(|record| record.export);
     let export = export.unwrap_or_else(|| "auto".to_owned());
     BackupArrayJson::of(sb, settings, export, device)
+}
+
+/// One array of a backup, which a request asks for.
+struct Asked<'a> {
+    entry: &'a BackupArrayJson,
+    request: &'a RestoreRequest,
+    array: ArrayUuid,
+    definition: Definition,
+}
+
+impl Asked<'_> {
+    fn answer(
+        &self,
+        restored: bool,
+        doubt: Option<String>,
+        what: &str,
+        devices: &[PathBuf],
+    ) -> RestoredArrayJson {
+        RestoredArrayJson {
+            name: self.entry.name.clone(),
+            restored,
+            what: what.to_owned(),
+            doubt,
+            devices: devices.iter().map(|d| d.display().to_string()).collect(),
+            not_applied: None,
+        }
+    }
+}
+
+/// What became of the array that is asked for.
+enum Again {
+    /// It serves.
+    Serves {
+        name: String,
+        /// Its new identity.
+        made: ArrayUuid,
+        /// Why a member may be stale, where that was accepted.
+        doubt: Option<String>,
+    },
+    /// Nothing was written: the answer is complete.
+    Nothing(RestoredArrayJson),
 }
 
 /// What is to be made again, and of what.
@@ -136,92 +179,123 @@ impl Service {
         entry: &BackupArrayJson,
         request: &RestoreRequest,
     ) -> Result<RestoredArrayJson, Failure> {
-        let mut doubt = None;
-        let answer = |restored, doubt, what: &str, devices: &[PathBuf]| RestoredArrayJson {
-            name: entry.name.clone(),
-            restored,
-            what: what.to_owned(),
-            doubt,
-            devices: devices.iter().map(|d| d.display().to_string()).collect(),
-            not_applied: None,
-        };
         let array = uuid(&entry.uuid)?;
         if entry.moving {
             return Err(moved(entry, "was moving when the backup was taken"));
         }
-        let definition = checked(entry)?;
-        let (name, made);
-        {
-            let _change = self
-                .changes
-                .begin(vec![entry.name.clone(), entry.uuid.clone()])?;
-            let mut paths = self.paths();
-            paths.extend(find::expand(&request.devices));
-            paths.extend(request.slots.iter().map(|told| absolute(&told.device)));
-            let found = find::group(find::members_within(&self.looks, &paths));
-            let begun = self.dir.begun(array, &found);
-            if let Some(begun) = begun.as_ref().filter(|begun| self.is_made(begun)) {
-                if request.dry_run {
-                    let what = "was cut off when it was made again, and would be finished";
-                    return Ok(answer(true, None, what, &begun.heir.devices));
-                }
-                name = self.start_made(entry, array, begun)?;
-                made = begun.made;
-            } else {
-                if let Some(what) = self.is_there(&found, array, entry, &paths, request.force)? {
-                    self.slots_as_told(&found, array, request)?;
-                    return Ok(answer(false, None, what, &[]));
-                }
-                let wanted = match begun.as_ref().and_then(|begun| Some((begun, begun.found?))) {
-                    Some((begun, half)) => half_made(begun, half, array),
-                    None => {
-                        let request = as_begun(request, begun.as_ref());
-                        let wanted = self.recognise(entry, array, definition, &request, paths);
-                        // It may have been restored before: then no device carries what it was.
-                        let mut wanted = wanted.map_err(|failure| match failure.code {
-                            Code::MembersMissing => self
-                                .another(&found, &entry.name, &[array])
-                                .unwrap_or(failure),
-                            _ => failure,
-                        })?;
-                        let lost = begun.iter().flat_map(|begun| begun.heir.unreadable());
-                        wanted.told.unreadable.extend(lost);
-                        // What is remembered is that of one restore.
-                        if let Some(begun) = &begun {
-                            wanted.array = begun.made;
-                        }
-                        wanted
-                    }
-                };
-                doubt.clone_from(&wanted.doubt);
-                name = wanted.definition.name.to_string();
-                made = wanted.array;
-                if let Some(failure) = self.another(&found, &name, &[array, made]) {
-                    return Err(failure);
-                }
-                let permit = Permit {
-                    force: request.force,
-                    own: Some(array),
-                    half_made: Some(made),
-                    data: Some(safety::data_of(&wanted.definition.layout)),
-                };
-                if request.dry_run {
-                    make::again(&wanted.devices, permit, true, |devices| {
-                        plan(&wanted, devices)
-                    })?;
-                    return Ok(answer(true, doubt, "would be made again", &wanted.devices));
-                }
-                self.make_again(entry, array, request, &wanted, permit)?;
-            }
+        let asked = Asked {
+            entry,
+            request,
+            array,
+            definition: checked(entry)?,
+        };
+        match self.serve_again(&asked)? {
+            // The change is over: what follows is one of its own.
+            Again::Serves { name, made, doubt } => self.finish_restore(&asked, &name, made, doubt),
+            Again::Nothing(answer) => Ok(answer),
         }
-        // The change is over: what follows is one of its own.
-        let devices = self.show_one(&name)?.members;
+    }
+
+    /// One change: looks for the array, makes its metadata again where it is not there, and starts
+    /// it.
+    fn serve_again(&self, asked: &Asked<'_>) -> Result<Again, Failure> {
+        let Asked {
+            entry,
+            request,
+            array,
+            ..
+        } = *asked;
+        let names = vec![entry.name.clone(), entry.uuid.clone()];
+        let _change = self.changes.begin(names)?;
+        let mut paths = self.paths();
+        paths.extend(find::expand(&request.devices));
+        paths.extend(request.slots.iter().map(|told| absolute(&told.device)));
+        let found = find::group(find::members_within(&self.looks, &paths));
+        let begun = self.dir.begun(array, &found);
+        if let Some(begun) = begun.as_ref().filter(|begun| self.is_made(begun)) {
+            if request.dry_run {
+                let what = "was cut off when it was made again, and would be finished";
+                let answer = asked.answer(true, None, what, &begun.heir.devices);
+                return Ok(Again::Nothing(answer));
+            }
+            return Ok(Again::Serves {
+                name: self.start_made(entry, array, begun)?,
+                made: begun.made,
+                doubt: None,
+            });
+        }
+        if let Some(what) = self.is_there(&found, array, entry, &paths, request.force)? {
+            self.slots_as_told(&found, array, request)?;
+            return Ok(Again::Nothing(asked.answer(false, None, what, &[])));
+        }
+        let wanted = self.wanted(asked, &found, begun.as_ref(), paths)?;
+        let (name, made) = (wanted.definition.name.to_string(), wanted.array);
+        if let Some(failure) = self.another(&found, &name, &[array, made]) {
+            return Err(failure);
+        }
+        let permit = Permit {
+            force: request.force,
+            own: Some(array),
+            half_made: Some(made),
+            data: Some(safety::data_of(&wanted.definition.layout)),
+        };
+        if request.dry_run {
+            make::again(&wanted.devices, permit, true, |devices| {
+                plan(&wanted, devices)
+            })?;
+            let what = "would be made again";
+            let answer = asked.answer(true, wanted.doubt, what, &wanted.devices);
+            return Ok(Again::Nothing(answer));
+        }
+        self.make_again(entry, array, request, &wanted, permit)?;
+        let doubt = wanted.doubt;
+        Ok(Again::Serves { name, made, doubt })
+    }
+
+    /// What is to be made again: what an earlier restore began, or what devices and request say.
+    fn wanted(
+        &self,
+        asked: &Asked<'_>,
+        found: &[FoundArray],
+        begun: Option<&Begun<'_>>,
+        paths: Vec<PathBuf>,
+    ) -> Result<Wanted, Failure> {
+        let (entry, array) = (asked.entry, asked.array);
+        if let Some((begun, half)) = begun.and_then(|begun| Some((begun, begun.found?))) {
+            return Ok(half_made(begun, half, array));
+        }
+        let request = as_begun(asked.request, begun);
+        let wanted = self.recognise(entry, array, asked.definition.clone(), &request, paths);
+        // It may have been restored before: then no device carries what it was.
+        let mut wanted = wanted.map_err(|failure| match failure.code {
+            Code::MembersMissing => self
+                .another(found, &entry.name, &[array])
+                .unwrap_or(failure),
+            _ => failure,
+        })?;
+        // What is remembered is that of one restore.
+        if let Some(begun) = begun {
+            wanted.told.unreadable.extend(begun.heir.unreadable());
+            wanted.array = begun.made;
+        }
+        Ok(wanted)
+    }
+
+    /// Gives an array that serves again what does not lie on its members.
+    fn finish_restore(
+        &self,
+        asked: &Asked<'_>,
+        name: &str,
+        made: ArrayUuid,
+        doubt: Option<String>,
+    ) -> Result<RestoredArrayJson, Failure> {
+        let devices = self.show_one(name)?.members;
         let devices: Vec<PathBuf> = devices
             .into_iter()
             .filter_map(|member| member.device.map(PathBuf::from))
             .collect();
-        let not_applied = self.settle_restored(&name, &entry.settings);
-        self.dir.restored(&name);
+        let not_applied = self.settle_restored(name, &asked.entry.settings);
+        self.dir.restored(name);
         self.dir.has_inherited(made);
         let what = match &not_applied {
             None => "made again: it serves, and its parity is being made true".to_owned(),
@@ -234,7 +308,7 @@ impl Service {
         };
         Ok(RestoredArrayJson {
             not_applied,
-            ..answer(true, doubt, &what, &devices)
+            ..asked.answer(true, doubt, &what, &devices)
         })
     }
 
@@ -473,12 +547,6 @@ impl Service {
             doubt,
         })
     }
-}
-
-/// Does a page of this region map come from a later epoch?
-fn is_later(remains: &Remains, epoch: u64) -> bool {
-    let mut pages = remains.newest().flatten();
-    pages.any(|page| page.epoch.0 > epoch)
 }
 
 /// Whether a superblock that is left tells the array's last members: it is no older than the
@@ -859,65 +927,6 @@ fn all_were_in_sync(sb: &Superblock) -> Result<(), Failure> {
     }
 }
 
-/// A member with an older region map than another, and a page that is older.
-fn older(members: &[Remains]) -> Option<(&Remains, usize)> {
-    let pages = members.iter().map(|member| member.pages.len()).max();
-    for page in 0..pages.unwrap_or(0) {
-        // Among all that have the page whole, not among neighbours: a member with a damaged page is
-        // skipped.
-        let told = members
-            .iter()
-            .filter_map(|m| Some((m.newest().nth(page)??, m)));
-        let Some((newest, _)) = told.clone().max_by_key(|(page, _)| page.sequence) else {
-            continue;
-        };
-        // A write of the page that was cut off reached some and not others; a member that was out
-        // when it began records an older epoch.
-        let cut_off =
-            |page: &MapPage| page.epoch == newest.epoch && newest.sequence - page.sequence <= 1;
-        if let Some((_, older)) = told.clone().find(|(page, _)| !cut_off(page)) {
-            return Some((older, page));
-        }
-    }
-    None
-}
-
-/// Is the region map of `one` older than that of `other`?
-fn is_older(one: &Remains, other: &Remains) -> bool {
-    let both = [one.clone(), other.clone()];
-    older(&both).is_some_and(|(older, _)| older.path == one.path)
-}
-
-/// Why one of these may have missed what others got, if something says so.
-fn stale(members: &[Remains]) -> Option<String> {
-    if let Some((older, page)) = older(members) {
-        let path = older.path.display();
-        return Some(format!(
-            "{path} may have been out of the array: its region map is older (page {page})"
-        ));
-    }
-    // Flags are cleared when the array is whole, and not before.
-    let behind = |member: &&Remains| member.newest().flatten().any(|p| !p.behind.is_empty());
-    if let Some(member) = members.iter().find(behind) {
-        let path = member.path.display();
-        return Some(format!(
-            "a member was away or being rebuilt when {path} was written last"
-        ));
-    }
-    None
-}
-
-/// Why what is known of this epoch may be of another shape than the array had in the end, if
-/// something says so.
-fn outdated(epoch: u64, members: &[Remains]) -> Option<String> {
-    let member = members.iter().find(|member| is_later(member, epoch))?;
-    let path = member.path.display();
-    Some(format!(
-        "members or shape of the array have changed since the backup was taken, says the region \
-         map on {path}"
-    ))
-}
-
 fn moved(entry: &BackupArrayJson, when: &str) -> Failure {
     let what = format!("data of {} {when}", entry.name);
     Failure::new(Code::BackupMoving, what)
@@ -946,46 +955,4 @@ pub(crate) fn read_backup(text: &str, path: &Path) -> Result<BackupJson, Failure
     })?;
     backup.check()?;
     Ok(backup)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stale_member_is_seen_past_one_whose_map_is_damaged() {
-        let page = |page: u32, (epoch, sequence): (u64, u64)| MapPage {
-            array: ArrayUuid([1; 16]),
-            member: MemberUuid([2; 16]),
-            page,
-            epoch: strake_format::Epoch(epoch),
-            sequence,
-            states: Vec::new(),
-            behind: Vec::new(),
-            undecided: Vec::new(),
-            whole_at: 0,
-        };
-        let member = |name: &str, versions: &[Option<(u64, u64)>]| Remains {
-            pages: (0..)
-                .zip(versions)
-                .map(|(at, version)| [version.map(|version| page(at, version)), None])
-                .collect(),
-            ..Remains::nothing(Path::new(name))
-        };
-        let mut members = vec![
-            member("a", &[Some((3, 5)), Some((1, 2))]),
-            member("b", &[None, Some((1, 2))]),
-            member("c", &[Some((3, 4)), None]),
-            member("d", &[]),
-        ];
-        assert_eq!(stale(&members), None);
-        members[2] = member("c", &[Some((2, 4)), None]);
-        let why = stale(&members).expect("c is older than a");
-        assert!(why.starts_with("c may"), "{why}");
-        members[2] = member("c", &[Some((3, 5)), None]);
-        let first = members[0].pages[0][0].as_mut().expect("a page");
-        first.behind.push(7);
-        let why = stale(&members).expect("a region is behind");
-        assert!(why.contains("being rebuilt"), "{why}");
-    }
 }
