@@ -54,7 +54,8 @@ fn events_that_nobody_kept_are_not_made_up() {
     rig.run(&["events", "--follow"]).refused(1, "no-daemon");
 }
 
-/// A device's name may hold what a terminal takes for a command, or a line that looks like an event.
+/// A device's name may hold what a terminal takes for a command, or a line that looks like an
+/// event.
 #[test]
 fn events_and_notes_show_control_characters_of_names_as_tables_do() {
     let mut rig = Rig::new();

@@ -73,7 +73,8 @@ impl Dir {
     pub(crate) fn set_damaged_aside(&self, events: &EventLog) {
         let known = self.path().join("known-files.json");
         if let Some(why) = check::<Vec<PathBuf>>(&known) {
-            let effect = "files that are members are not found by themselves: strake start NAME DEV names them again";
+            let effect = "files that are members are not found by themselves: strake start NAME \
+                          DEV names them again";
             tell(events, &known, &why, effect);
         }
         for (name, check, effect) in FOLDERS {

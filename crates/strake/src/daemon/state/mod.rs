@@ -478,7 +478,8 @@ pub(crate) fn keep_placement(
     if *placement == PlacementRecord::default() {
         return Ok(());
     }
-    let cure = "the array was made: strake start NAME DEV… serves it; what it may take of this machine is not kept, strake set NAME sets it again";
+    let cure = "the array was made: strake start NAME DEV… serves it; what it may take of this \
+                machine is not kept, strake set NAME sets it again";
     dir.place(array, placement).map_err(|f| f.cure(cure))
 }
 
@@ -493,7 +494,8 @@ pub(crate) fn may_keep(dir: &Dir, placement: &PlacementRecord) -> Result<(), Fai
             _ => "let this user write that folder",
         };
         let cure = format!(
-            "nothing was written: {first}, or omit what is kept there (--export, --cpus, --shards, --memory-limit, --requests, --pool, --degraded)"
+            "nothing was written: {first}, or omit what is kept there (--export, --cpus, --shards, \
+             --memory-limit, --requests, --pool, --degraded)"
         );
         failure.cure(cure)
     })
