@@ -1,20 +1,24 @@
-//! Every command of the guides, in order, against a daemon of its own: one test for each page.
+//! Every command of README.md and of the pages of docs/, in order, against a daemon of its own: one
+//! test for each page.
 //!
 //! A page is a story in blocks:
 //!
 //! * Lines of a block marked `console` that begin with `$ ` or `# ` are commands; the lines below a
 //!   command are its output. `…` stands for what varies: within a line for any text, alone for any
 //!   lines. Runs of blanks count as one. Each other line of the page must come, in this order.
+//! * Each line of a block marked `sh` is a command; its output is not shown.
 //! * `console exit=5`: each command of the block ends with 5; `exit=0|5`: with one of these.
-//!   `console vm`: the commands need what a test machine lacks (ublk, systemd, kernel modules);
-//!   they are counted and listed, not run.
+//! * A block marked `ini`, `text` or `mermaid` holds no command. There are no other blocks.
 //! * An HTML comment that begins with `<!-- rig` holds commands that a reader does not see: they
 //!   make the drives, pull them and put them back. `@another-host` forgets all that the daemon
 //!   knew.
+//! * `strake daemon &` starts the daemon of the test; a page without it has one from the beginning.
 //!
 //! `/dev/nvme…` stands for files in the folder of the test, `/run/strake` for its STRAKE_DIR.
 //!
-//! Invariant: a block that holds commands is run or counted; none is passed over.
+//! Invariants: a command of a page is run, or stands in [`NOT_RUN`] with the reason; a unit of
+//! systemd is one that systemd takes. Deliberately absent: pages that are made from the code, which
+//! the tests of the library compare with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,8 +27,44 @@ use std::time::{Duration, Instant};
 
 use crate::rig::{Rig, STRAKE, has, skipped};
 
-/// Commands of all pages that no test runs. To be lowered, not raised.
-const NOT_RUN_MAX: usize = 15;
+const UBLK: &str = "needs a block device of ublk; machines of cargo xtask vm have it";
+const LIGHT: &str = "needs a drive with a light";
+const SYSTEMD: &str = "needs systemd as the first process; the units are verified";
+const BUILDS: &str = "builds by cargo, which runs this test";
+
+/// Commands that no test runs, and why. One that ends with a blank stands for all that begin so.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("cargo xtask ", BUILDS),
+    ("cargo run --release -- demo", BUILDS),
+    ("cargo build --release -p strake", BUILDS),
+    (
+        "install target/release/strake /usr/local/bin/",
+        "changes what is installed on the machine",
+    ),
+    ("systemctl enable --now strake", SYSTEMD),
+    ("systemctl enable --now strake-data", SYSTEMD),
+    ("mkfs.xfs /dev/strake/data", UBLK),
+    ("mkdir /srv/data && mount /dev/strake/data /srv/data", UBLK),
+    ("umount /srv/data", UBLK),
+    ("xfs_growfs /srv/data", UBLK),
+    ("resize2fs /dev/strake/data", UBLK),
+    (
+        "modprobe nbd && nbd-client -unix /run/strake/nbd/data.sock /dev/nbd0",
+        "needs a module of the kernel",
+    ),
+    (
+        "mkfs.xfs /dev/nbd0 && mount /dev/nbd0 /srv/data",
+        "needs a module of the kernel",
+    ),
+    ("strake locate data 1 on", LIGHT),
+    ("strake drive locate /dev/nvme1n1 on", LIGHT),
+];
+/// Starts the daemon of the test.
+const DAEMON: &str = "strake daemon &";
+/// Blocks without commands.
+const OTHER_BLOCKS: &[&str] = &["ini", "text", "mermaid"];
+/// How a page begins that is made from the code.
+const MADE: &str = "<!-- Made from the code";
 /// So long a command that only reads may take to show what its page shows.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Commands that change nothing: repeated until they show what the page shows.
@@ -49,17 +89,19 @@ macro_rules! guides {
 }
 
 guides! {
-    getting_started_ends_with_an_array_that_serves, "getting-started.md";
-    a_drive_is_replaced_as_the_guide_says, "how-to/replace-a-drive.md";
-    a_degraded_array_is_mended_as_the_guide_says, "how-to/it-is-degraded.md";
-    a_failed_array_comes_back_as_the_guide_says, "how-to/it-is-failed.md";
-    an_array_that_does_not_start_is_started_as_the_guide_says, "how-to/it-does-not-start.md";
-    drives_are_added_as_the_guide_says, "how-to/add-drives.md";
-    the_level_is_changed_as_the_guide_says, "how-to/change-the-level.md";
-    an_array_is_tuned_as_the_guide_says, "how-to/tune.md";
-    an_array_is_monitored_as_the_guide_says, "how-to/monitor.md";
-    the_configuration_is_backed_up_as_the_guide_says, "how-to/back-up.md";
-    drives_move_to_another_host_as_the_guide_says, "how-to/move-to-another-host.md";
+    an_array_is_used_as_the_readme_says, "README.md";
+    superblocks_come_back_as_operations_say, "docs/operations.md";
+    getting_started_ends_with_an_array_that_serves, "docs/getting-started.md";
+    a_drive_is_replaced_as_the_guide_says, "docs/how-to/replace-a-drive.md";
+    a_degraded_array_is_mended_as_the_guide_says, "docs/how-to/it-is-degraded.md";
+    a_failed_array_comes_back_as_the_guide_says, "docs/how-to/it-is-failed.md";
+    an_array_that_does_not_start_is_started_as_the_guide_says, "docs/how-to/it-does-not-start.md";
+    drives_are_added_as_the_guide_says, "docs/how-to/add-drives.md";
+    the_level_is_changed_as_the_guide_says, "docs/how-to/change-the-level.md";
+    an_array_is_tuned_as_the_guide_says, "docs/how-to/tune.md";
+    an_array_is_monitored_as_the_guide_says, "docs/how-to/monitor.md";
+    the_configuration_is_backed_up_as_the_guide_says, "docs/how-to/back-up.md";
+    drives_move_to_another_host_as_the_guide_says, "docs/how-to/move-to-another-host.md";
 }
 
 /// A command and what its page shows of it.
@@ -77,107 +119,171 @@ enum How {
     Run,
     /// It prepares what the reader has already; its output is not compared.
     Hidden,
-    /// It needs another machine.
-    Elsewhere,
 }
 
-fn docs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+impl Shown {
+    /// The command without the remark behind it.
+    fn bare(&self) -> &str {
+        let bare = self.command.split(" # ").next();
+        bare.unwrap_or_default().trim_end()
+    }
+    /// Why no test runs it, if none does.
+    fn not_run(&self) -> Option<&'static str> {
+        let mut listed = NOT_RUN.iter();
+        let listed = listed.find(|(not_run, _)| covers(not_run, self.bare()));
+        listed.filter(|_| self.how == How::Run).map(|(_, why)| *why)
+    }
+}
+
+/// Whether an entry of [`NOT_RUN`] is about a command.
+fn covers(not_run: &str, command: &str) -> bool {
+    match not_run.ends_with(' ') {
+        true => command.starts_with(not_run),
+        false => command == not_run,
+    }
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn text_of(page: &str) -> String {
-    fs::read_to_string(docs().join(page)).unwrap_or_else(|e| panic!("docs/{page}: {e}"))
+    fs::read_to_string(repository().join(page)).unwrap_or_else(|e| panic!("{page}: {e}"))
+}
+
+/// README.md and all pages below docs/ that are written by hand.
+fn pages() -> Vec<String> {
+    let mut pages = vec!["README.md".to_owned()];
+    let mut folders = vec!["docs".to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(repository().join(&folder)).expect("the folder is there") {
+            let entry = entry.expect("works");
+            let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+            if entry.file_type().expect("works").is_dir() {
+                folders.push(path);
+            } else if path.ends_with(".md") && !text_of(&path).starts_with(MADE) {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    pages
 }
 
 /// The commands of a page.
 fn commands(page: &str, text: &str) -> Vec<Shown> {
     let mut all: Vec<Shown> = Vec::new();
-    let mut block: Option<(How, Vec<i32>)> = None;
+    let mut block: Option<Block> = None;
     let mut other = false;
     for (at, line) in text.lines().enumerate() {
-        let place = format!("docs/{page}:{}", at + 1);
+        let place = format!("{page}:{}", at + 1);
         if line == "<!-- rig" {
-            block = Some((How::Hidden, vec![0]));
-        } else if line == "-->" && matches!(block, Some((How::Hidden, _))) {
+            block = Some(Block::new(How::Hidden, ""));
+        } else if line == "-->" && block.as_ref().is_some_and(|b| b.how == How::Hidden) {
             block = None;
         } else if let Some(info) = line.trim_start().strip_prefix("```") {
             match (block.is_some(), other) {
                 (true, _) => block = None,
                 (_, true) => other = false,
-                _ => match info.strip_prefix("console") {
-                    Some(words) => block = Some(kind_of(words, &place)),
-                    None => other = true,
-                },
+                _ => {
+                    block = kind_of(info, &place);
+                    other = block.is_none();
+                }
             }
-        } else if let Some((how, exit)) = &block {
-            let prompt = ["$ ", "# "].iter().find_map(|p| line.strip_prefix(p));
-            match (prompt, *how, all.last_mut()) {
-                (_, _, Some(last)) if last.line > 0 && last.command.ends_with('\\') => {
+        } else if let Some(block) = &block {
+            let prompt = block.prompts.iter().find_map(|p| line.strip_prefix(p));
+            match (prompt, all.last_mut()) {
+                (_, Some(last)) if last.command.ends_with('\\') => {
                     last.command.pop();
                     last.command.push_str(line.trim_start());
                 }
-                (Some(command), _, _) => all.push(shown(at + 1, command, exit, *how)),
-                (None, How::Hidden, _) => all.push(shown(at + 1, line, exit, *how)),
-                (None, _, Some(last)) => last.output.push(line.to_owned()),
-                (None, _, None) => panic!("{place}: output without a command"),
+                (Some(command), _) => all.push(block.command(at + 1, command)),
+                (None, Some(last)) => last.output.push(line.to_owned()),
+                (None, None) => panic!("{place}: output without a command"),
             }
         } else if other {
-            let begins = ["$ ", "# strake", "strake "];
+            let begins = ["$ ", "# strake", "strake ", "cargo "];
             let command = begins.iter().any(|text| line.starts_with(text));
-            assert!(!command, "{place}: a command outside a console block");
+            assert!(!command, "{place}: a command in a block that is not run");
         }
     }
-    assert!(block.is_none() && !other, "docs/{page}: a block has no end");
+    assert!(block.is_none() && !other, "{page}: a block has no end");
     all
 }
 
-fn shown(line: usize, command: &str, exit: &[i32], how: How) -> Shown {
-    Shown {
-        line,
-        command: command.to_owned(),
-        output: Vec::new(),
-        exit: exit.to_vec(),
-        how,
+/// What holds for the commands of a block.
+struct Block {
+    how: How,
+    /// What a line with a command begins with.
+    prompts: &'static [&'static str],
+    exit: Vec<i32>,
+}
+
+impl Block {
+    fn new(how: How, prompt: &str) -> Block {
+        let prompts: &[&str] = match prompt {
+            "" => &[""],
+            _ => &["$ ", "# "],
+        };
+        let exit = vec![0];
+        Block { how, prompts, exit }
+    }
+    fn command(&self, line: usize, command: &str) -> Shown {
+        Shown {
+            line,
+            command: command.to_owned(),
+            output: Vec::new(),
+            exit: self.exit.clone(),
+            how: self.how,
+        }
     }
 }
 
-/// What the words behind `console` say.
-fn kind_of(words: &str, place: &str) -> (How, Vec<i32>) {
-    let mut kind = (How::Run, vec![0]);
-    for word in words.split_whitespace() {
-        match word.strip_prefix("exit=") {
-            Some(exit) => {
-                let codes = exit.split('|').map(|code| code.parse().expect("a number"));
-                kind.1 = codes.collect();
-            }
-            None if word == "vm" => kind.0 = How::Elsewhere,
-            None => panic!("{place}: console knows no '{word}'"),
-        }
+/// What the words behind the fence say; None of a block without commands.
+fn kind_of(info: &str, place: &str) -> Option<Block> {
+    let mut words = info.split_whitespace();
+    let mut block = match words.next() {
+        Some("console") => Block::new(How::Run, "$ "),
+        Some("sh") => Block::new(How::Run, ""),
+        Some(other) if OTHER_BLOCKS.contains(&other) => return None,
+        other => panic!(
+            "{place}: a block is console, sh, {}, not {other:?}",
+            OTHER_BLOCKS.join(", ")
+        ),
+    };
+    for word in words {
+        let exit = word.strip_prefix("exit=");
+        let exit = exit.unwrap_or_else(|| panic!("{place}: a block knows no '{word}'"));
+        let codes = exit.split('|').map(|code| code.parse().expect("a number"));
+        block.exit = codes.collect();
     }
-    kind
+    Some(block)
 }
 
 /// Runs a page.
 fn follow(page: &str) {
     let shown = commands(page, &text_of(page));
     for program in PROGRAMS {
-        let used = |s: &Shown| s.how != How::Elsewhere && s.command.contains(program);
+        let used = |s: &Shown| s.not_run().is_none() && s.command.contains(program);
         if shown.iter().any(used) && !has(program) {
-            return skipped(&format!("docs/{page}: {program} is not installed"));
+            return skipped(&format!("{page}: {program} is not installed"));
         }
     }
     let mut rig = Rig::new();
     fs::create_dir(rig.path("dev")).expect("works");
-    start(&mut rig);
+    if !shown.iter().any(|shown| shown.bare() == DAEMON) {
+        start(&mut rig);
+    }
     for shown in &shown {
-        match (shown.how, shown.command.as_str()) {
-            (How::Elsewhere, command) => println!("NOT RUN: docs/{page}: {command}"),
-            (How::Hidden, "@another-host") => {
+        match (shown.not_run(), shown.bare()) {
+            (Some(why), command) => println!("NOT RUN: {page}: {command}: {why}"),
+            (None, DAEMON) => start(&mut rig),
+            (None, "@another-host") => {
                 rig.stop_daemon();
                 fs::remove_dir_all(rig.dir()).expect("works");
                 start(&mut rig);
             }
-            _ => run(&rig, page, shown),
+            (None, _) => run(&rig, page, shown),
         }
     }
 }
@@ -197,7 +303,7 @@ fn run(rig: &Rig, page: &str, shown: &Shown) {
         let reads = READERS.iter().any(|r| shown.command.starts_with(r));
         assert!(
             reads && Instant::now() < give_up,
-            "docs/{page}:{}: {}\n{wrong}\n--- it printed, with exit status {exit}:\n{output}\n{}",
+            "{page}:{}: {}\n{wrong}\n--- it printed, with exit status {exit}:\n{output}\n{}",
             shown.line,
             shown.command,
             rig.log()
@@ -273,36 +379,82 @@ fn bash(rig: &Rig, command: &str) -> (i32, String) {
 }
 
 #[test]
-fn every_page_of_the_guides_is_run() {
-    let mut found = vec!["getting-started.md".to_owned()];
-    for entry in fs::read_dir(docs().join("how-to")).expect("the folder is there") {
-        let name = entry.expect("works").file_name();
-        found.push(format!("how-to/{}", name.to_string_lossy()));
-    }
-    found.retain(|page| page != "how-to/README.md");
-    found.sort();
+fn every_page_with_commands_is_run() {
+    let is_run = |shown: &Shown| shown.how == How::Run && shown.not_run().is_none();
+    let mut found = pages();
+    found.retain(|page| commands(page, &text_of(page)).iter().any(is_run));
     let mut run: Vec<String> = PAGES.iter().map(|&page| page.to_owned()).collect();
     run.sort();
-    assert_eq!(found, run, "each page needs a line in guides!");
+    assert_eq!(
+        found, run,
+        "each page with a command needs a line in guides!"
+    );
 }
 
 #[test]
-fn the_commands_that_need_another_machine_are_listed_and_few() {
-    let mut count = [0; 2];
-    for page in PAGES {
-        for shown in commands(page, &text_of(page)) {
-            match shown.how {
-                How::Run => count[0] += 1,
-                How::Hidden => {}
-                How::Elsewhere => {
-                    println!("NOT RUN: docs/{page}:{}: {}", shown.line, shown.command);
-                    count[1] += 1;
+fn the_commands_that_are_not_run_are_listed_with_the_reason_and_nothing_else_is_listed() {
+    let mut unused: Vec<&str> = NOT_RUN.iter().map(|(command, _)| *command).collect();
+    let mut run = 0;
+    for page in pages() {
+        for shown in commands(&page, &text_of(&page)) {
+            match shown.not_run() {
+                Some(why) => {
+                    println!("NOT RUN: {page}:{}: {}: {why}", shown.line, shown.bare());
+                    unused.retain(|not_run| !covers(not_run, shown.bare()));
                 }
+                None => run += usize::from(shown.how == How::Run),
             }
         }
     }
-    println!("{} commands are run, {} are not", count[0], count[1]);
-    assert!(count[1] <= NOT_RUN_MAX, "{} are not run", count[1]);
+    println!("{run} commands are run");
+    assert!(unused.is_empty(), "no page has {unused:?} any more");
+}
+
+/// Name and text of each unit that a page shows: the paragraph above the block says where it goes.
+fn units() -> Vec<(String, String)> {
+    let mut units = Vec::new();
+    for page in pages() {
+        let text = text_of(&page);
+        for (above, block) in text
+            .match_indices("```ini\n")
+            .map(|(at, fence)| (&text[..at], &text[at + fence.len()..]))
+        {
+            let named = above.rsplit_once("`/etc/systemd/system/");
+            let named = named.and_then(|(_, name)| name.split_once("`:\n\n"));
+            let Some((name, "")) = named else {
+                panic!("{page}: nothing above a unit says its file: {block}");
+            };
+            let (unit, _) = block.split_once("```").expect("the block ends");
+            units.push((name.to_owned(), unit.to_owned()));
+        }
+    }
+    units
+}
+
+#[test]
+fn systemd_takes_the_units_of_the_documents() {
+    let units = units();
+    assert!(!units.is_empty());
+    if !has("systemd-analyze") {
+        return skipped("systemd-analyze is not installed");
+    }
+    let folder = tempfile::tempdir().expect("works");
+    let verified = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text.replace("/usr/local/bin/strake", STRAKE)).expect("written");
+        let mut verify = Command::new("systemd-analyze");
+        let output = verify.args(["verify", "--man=no"]).arg(&path).output();
+        let output = output.expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), said)
+    };
+    for (name, text) in &units {
+        assert_eq!(verified(name, text), (true, String::new()), "{name}");
+    }
+    // It knows a wrong one.
+    let (name, text) = &units[0];
+    let (taken, said) = verified(name, &text.replace("\nExecStart=", "\nExecStat="));
+    assert!(!taken && said.contains("ExecStat"), "{said}");
 }
 
 #[test]
@@ -313,7 +465,7 @@ fn a_page_about_a_symptom_begins_with_three_commands() {
         let above = text.split("\n## ").next().unwrap_or_default();
         let seen = commands(page, above);
         let seen = seen.iter().filter(|shown| shown.how != How::Hidden);
-        assert_eq!(seen.count(), 3, "docs/{page}, above its first section");
+        assert_eq!(seen.count(), 3, "{page}, above its first section");
     }
 }
 
@@ -334,17 +486,31 @@ fn a_line_fits_where_dots_stand_for_what_varies() {
 fn a_page_is_read_block_by_block() {
     let page = "text\n<!-- rig\ntruncate x\n-->\n\
                 ```console exit=5\n# strake show \\\n  data\nout\n```\n\
-                ```ini\n# a comment\n```\n```console vm\n$ mount x\n```\n";
+                ```ini\n# a comment\n```\n\
+                ```sh\numount /srv/data  # a remark\nstrake scan\n```\n";
     let read = commands("x.md", page);
-    let said: Vec<(&str, i32, How)> = read
+    let said: Vec<(&str, i32, How, bool)> = read
         .iter()
-        .map(|s| (s.command.as_str(), s.exit[0], s.how))
+        .map(|s| (s.bare(), s.exit[0], s.how, s.not_run().is_some()))
         .collect();
     let expected = [
-        ("truncate x", 0, How::Hidden),
-        ("strake show data", 5, How::Run),
-        ("mount x", 0, How::Elsewhere),
+        ("truncate x", 0, How::Hidden, false),
+        ("strake show data", 5, How::Run, false),
+        ("umount /srv/data", 0, How::Run, true),
+        ("strake scan", 0, How::Run, false),
     ];
     assert_eq!(said, expected);
     assert_eq!(read[1].output, ["out"]);
+}
+
+#[test]
+#[should_panic(expected = "x.md:2: a block is console, sh, ini, text, mermaid, not None")]
+fn a_block_without_a_kind_hides_no_command() {
+    commands("x.md", "text\n```\nstrake scan\n```\n");
+}
+
+#[test]
+#[should_panic(expected = "x.md:2: a command in a block that is not run")]
+fn a_block_of_another_kind_hides_no_command() {
+    commands("x.md", "```text\nstrake scan\n```\n");
 }
