@@ -11,12 +11,15 @@
 
 use super::paths::impls;
 use super::source::{Source, is_word, item_end};
+use super::{Finding, Weight};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A type with methods in several files, and the folder that has them.
 pub(super) struct Owner {
     pub(super) name: &'static str,
     pub(super) folder: &'static str,
+    /// So many files may call each other in a circle.
+    most: usize,
 }
 
 /// The owner types of the engine.
@@ -24,12 +27,50 @@ pub(super) const OWNERS: [Owner; 2] = [
     Owner {
         name: "Shard",
         folder: "crates/engine/src/shard/",
+        // The stripe operation: one state machine.
+        most: 12,
     },
     Owner {
         name: "Array",
         folder: "crates/engine/src/array/",
+        // The region map: one state machine.
+        most: 5,
     },
 ];
+
+/// The graph of an owner type, of the files of the tree.
+pub(super) fn of_tree(
+    owner: &Owner,
+    paths: &[String],
+    read: impl Fn(&str) -> Option<String>,
+) -> Graph {
+    let rust = |path: &&String| path.starts_with(owner.folder) && path.ends_with(".rs");
+    let texts = paths.iter().filter(rust);
+    let texts = texts.filter_map(|path| Some((path.clone(), read(path)?)));
+    Graph::of(owner.name, &texts.collect::<Vec<_>>())
+}
+
+/// Circles that have grown.
+pub(super) fn check(paths: &[String], read: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
+    let finding = |owner: &Owner| {
+        let graph = of_tree(owner, paths, &read);
+        let circle = graph.largest_circle();
+        (circle.len() > owner.most).then(|| Finding {
+            weight: Weight::Error,
+            path: owner.folder.to_owned(),
+            line: 0,
+            text: format!(
+                "{} files with methods of {} call each other, more than {}: {}; return what \
+                 is to be done instead of calling up",
+                circle.len(),
+                owner.name,
+                owner.most,
+                circle.join(", ")
+            ),
+        })
+    };
+    OWNERS.iter().filter_map(finding).collect()
+}
 
 /// The files that have methods of a type, and those that each calls.
 #[derive(Default)]
@@ -175,6 +216,26 @@ fn called(owner: &str, body: &str) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_circle_that_has_grown_is_an_error() {
+        let folder = "crates/engine/src/array/";
+        let files = |calls: usize| -> Vec<(String, String)> {
+            let file = |at: usize| {
+                let next = (at + 1) % calls;
+                let text = format!("impl Array {{ fn f{at}(&self) {{ self.f{next}() }} }}");
+                (format!("{folder}f{at}.rs"), text)
+            };
+            (0..calls).map(file).collect()
+        };
+        let found = |calls: usize| {
+            let files = files(calls);
+            let paths: Vec<String> = files.iter().map(|(path, _)| path.clone()).collect();
+            let read = |path: &str| files.iter().find(|f| f.0 == path).map(|f| f.1.clone());
+            check(&paths, read).len()
+        };
+        assert_eq!((found(5), found(6)), (0, 1));
+    }
 
     fn graph(texts: &[(&str, &str)]) -> Graph {
         let own = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());

@@ -74,6 +74,7 @@ fn findings() -> Result<Vec<Finding>> {
     findings.extend(rules::whole_tree(&paths));
     let read = |path: &str| std::fs::read_to_string(host::root().join(path)).ok();
     findings.extend(rooms::check(&paths, read));
+    findings.extend(graph::check(&paths, read));
     findings.extend(prose::functions(&paths, read));
     for path in &paths {
         let Ok(text) = std::fs::read_to_string(host::root().join(path)) else {
@@ -99,14 +100,9 @@ fn errors(findings: &[Finding]) -> usize {
 /// Prints how many files of each owner type call each other in a circle.
 pub(crate) fn graphs() -> Result<ExitCode> {
     let paths = files()?;
+    let read = |path: &str| std::fs::read_to_string(host::root().join(path)).ok();
     for owner in &graph::OWNERS {
-        let of_owner = paths.iter().filter(|path| path.starts_with(owner.folder));
-        let read = |path: &String| {
-            let text = std::fs::read_to_string(host::root().join(path)).ok()?;
-            path.ends_with(".rs").then(|| (path.clone(), text))
-        };
-        let texts: Vec<(String, String)> = of_owner.filter_map(read).collect();
-        println!("{}", graph::Graph::of(owner.name, &texts).report(owner));
+        println!("{}", graph::of_tree(owner, &paths, read).report(owner));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -257,20 +257,7 @@ impl Array {
                 device,
                 offset,
                 len,
-            } => {
-                if let Some(within) = self.within_data(device, offset) {
-                    let row = Row(within / self.geometry.strip);
-                    self.strip_was_built(self.geometry.region(row));
-                }
-                if let Some(slot) = self.table.slot_of(device) {
-                    self.out.event(EventKind::Repaired {
-                        slot,
-                        device,
-                        offset,
-                        len,
-                    });
-                }
-            }
+            } => self.strip_repaired(device, offset, len),
             FromShard::Mismatch {
                 device,
                 offset,

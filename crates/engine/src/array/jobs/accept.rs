@@ -1,8 +1,9 @@
-//! Undecided regions get parity that agrees with their data, because an administrator takes the data
-//! for right (`regions::undecided`).
+//! Undecided regions get parity that agrees with their data, because an administrator takes the
+//! data for right (`regions::undecided`).
 //!
 //! Invariant: a region that an administrator decides says so when parity that agrees with its data
-//! is durable on every member, and none has come or gone meanwhile: a member that was away lacks it.
+//! is durable on every member, and none has come or gone meanwhile: a member that was away lacks
+//! it.
 
 use strake_format::Epoch;
 

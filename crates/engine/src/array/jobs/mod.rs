@@ -12,6 +12,7 @@
 
 mod accept;
 pub(crate) mod checkpoint;
+mod scrub;
 pub(crate) mod throttle;
 pub(crate) mod zeroing;
 
@@ -21,18 +22,16 @@ use strake_format::*;
 
 use crate::array::jobs::accept::Accept;
 use crate::array::jobs::checkpoint::Checkpoint;
+use crate::array::jobs::scrub::Scrub;
 use crate::array::jobs::throttle::{Pace, Rules, depth_max};
 use crate::array::metadata::superblocks::SuperblockWaiter;
 use crate::array::regions::Phase;
 use crate::array::{Array, SlotUse, Stage};
 use crate::canary::{self, Canary};
-use crate::geometry::StripPart;
 use crate::proto::*;
 use crate::stats::histogram::Histogram;
 use crate::units::*;
 
-/// Of a scrub's findings, so many are told as events; all are counted.
-const FINDINGS_TOLD: u64 = 1000;
 /// A rebuild's progress is made durable this many times.
 const CHECKPOINTS: u64 = 32;
 /// Steps of a rebuild at work at once, without requests.
@@ -101,23 +100,6 @@ struct Resync {
     stuck: Vec<RegionNo>,
     unreadable: u64,
     total: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Scrub {
-    mode: ScrubMode,
-    paused: bool,
-    progress: Progress,
-    at: Row,
-    /// Row of the last durable progress.
-    noted: Row,
-    /// The last step before it began: what that says is not its finding.
-    after: u64,
-    found: ScrubCounts,
-    /// Events told so far.
-    told: u64,
-    /// Nothing was amiss in the region at work, from its first row on.
-    agrees: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -362,29 +344,7 @@ impl Array {
             StepKind::Rebuild => self.rebuild_stepped(done, bytes),
             StepKind::Accept => self.accept_stepped(done, bytes),
             StepKind::Init => {}
-            StepKind::Scrub(_) => {
-                self.note_agreement(done);
-                let scrub = self.jobs.scrub.as_mut();
-                if let Some(scrub) = scrub.filter(|scrub| scrub.after < done.step) {
-                    scrub.at = done.end;
-                    scrub.progress.worked += bytes;
-                    scrub.found.inconsistent += done.outcome.inconsistent;
-                    if done.kind == StepKind::Scrub(scrub.mode) {
-                        scrub.found.located += done.outcome.located;
-                    }
-                    scrub.found.unreadable += done.outcome.unreadable;
-                    let halts = scrub.mode == ScrubMode::Halt && done.outcome.inconsistent > 0;
-                    let at_work = !scrub.paused;
-                    scrub.paused |= halts;
-                    let due = (scrub.at.0 - scrub.noted.0).saturating_mul(CHECKPOINTS);
-                    if halts && at_work {
-                        self.tell_scrub_stops(StopCause::Inconsistent);
-                    } else if due >= self.geometry.rows {
-                        scrub.noted = scrub.at;
-                        self.persist.touch();
-                    }
-                }
-            }
+            StepKind::Scrub(_) => self.scrub_stepped(done, bytes),
         }
     }
 
@@ -663,224 +623,6 @@ impl Array {
         });
     }
 
-    // ---- scrub -------------------------------------------------------------------------------
-
-    pub(crate) fn start_scrub(&mut self, mode: ScrubMode) -> Changed {
-        if let Some(scrub) = self.jobs.scrub.as_mut().filter(|scrub| scrub.mode == mode) {
-            if !std::mem::take(&mut scrub.paused) {
-                return Changed::No;
-            }
-            // The pause does not count as time in which it worked.
-            (scrub.progress.started, scrub.progress.worked) = (self.out.now(), 0);
-            let from_bytes = scrub.at.0 * self.geometry.strip;
-            self.tell_scrub_starts(from_bytes);
-            self.persist.touch();
-            return Changed::Yes;
-        }
-        self.stop_scrub();
-        self.take_up_scrub(&ScrubRecord {
-            mode,
-            paused: false,
-            done_bytes: 0,
-            found: ScrubCounts::default(),
-        });
-        self.sb.scrub_begun_unix_s = self.out.unix_s();
-        self.tell_scrub_starts(0);
-        self.persist.touch();
-        Changed::Yes
-    }
-
-    fn tell_scrub_starts(&mut self, from_bytes: u64) {
-        self.out.event(EventKind::JobStarted {
-            kind: JobKind::Scrub,
-            from_bytes,
-        });
-    }
-
-    pub(crate) fn pause_scrub(&mut self) -> Changed {
-        let at_work = self.jobs.scrub.as_mut().filter(|scrub| !scrub.paused);
-        let Some(scrub) = at_work else {
-            return Changed::No;
-        };
-        scrub.paused = true;
-        self.tell_scrub_stops(StopCause::Asked);
-        Changed::Yes
-    }
-
-    pub(crate) fn stop_scrub(&mut self) -> Changed {
-        match self.jobs.scrub.take() {
-            None => return Changed::No,
-            // That it stopped was told when it was paused.
-            Some(scrub) if scrub.paused => self.persist.touch(),
-            Some(_) => self.tell_scrub_stops(StopCause::Asked),
-        }
-        Changed::Yes
-    }
-
-    fn tell_scrub_stops(&mut self, cause: StopCause) {
-        self.out.event(EventKind::JobStopped {
-            kind: JobKind::Scrub,
-            cause,
-        });
-        self.persist.touch();
-    }
-
-    /// At the start: the scrub that was not over goes on.
-    pub(crate) fn resume_scrub(&mut self) {
-        let Some(record) = self.sb.scrub else { return };
-        self.take_up_scrub(&record);
-        if !record.paused {
-            self.tell_scrub_starts(record.done_bytes);
-        }
-    }
-
-    fn take_up_scrub(&mut self, record: &ScrubRecord) {
-        let at = Row(record.done_bytes / self.geometry.strip);
-        let progress = Progress::begun(self.out.now());
-        self.jobs.scrub = Some(Scrub {
-            mode: record.mode,
-            paused: record.paused,
-            progress,
-            at,
-            noted: at,
-            after: self.jobs.step,
-            found: record.found,
-            told: 0,
-            agrees: false,
-        });
-    }
-
-    /// How far the scrub has come, into the table. What it repaired was written durably.
-    pub(crate) fn note_scrub(&mut self) {
-        let strip = self.geometry.strip;
-        self.sb.scrub = self.jobs.scrub.map(|scrub| ScrubRecord {
-            mode: scrub.mode,
-            paused: scrub.paused,
-            done_bytes: scrub.at.0 * strip,
-            found: scrub.found,
-        });
-    }
-
-    fn drive_scrub(&mut self) {
-        let at_work = self.jobs.scrub.filter(|scrub| !scrub.paused);
-        let Some(scrub) = at_work else { return };
-        let mut row = scrub.at;
-        while row.0 < self.geometry.rows {
-            let region = self.geometry.region(row);
-            if self.map.state(region) != RegionState::Unwritten {
-                break;
-            }
-            row = Row(self.geometry.region_rows(region).end);
-        }
-        if row.0 >= self.geometry.rows {
-            return self.end_scrub(&scrub);
-        }
-        let kind = StepKind::Scrub(self.scrub_mode_in(self.geometry.region(row), scrub.mode));
-        let end = self.step_end(kind, row);
-        self.step(kind, row, end);
-    }
-
-    /// A region in which a scrub finds that all strips agree is undecided no more: what did not
-    /// agree was written anew. Where strips were built meanwhile they agree in any case, and only
-    /// an administrator decides.
-    fn note_agreement(&mut self, done: &Running) {
-        let region = self.geometry.region(done.first);
-        let rows = self.geometry.region_rows(region);
-        let whole = self.in_order();
-        let Some(scrub) = self.jobs.scrub.as_mut().filter(|s| s.after < done.step) else {
-            return;
-        };
-        scrub.agrees =
-            agrees(&done.outcome) && whole && (scrub.agrees || done.first.0 == rows.start);
-        let proves = scrub.agrees && self.sb.witnessed;
-        if proves && done.end.0 == rows.end && self.map.is_undecided(region) {
-            self.decide(region, Decision::Agreed);
-            self.write_pages();
-        }
-    }
-
-    fn end_scrub(&mut self, scrub: &Scrub) {
-        self.jobs.scrub = None;
-        self.sb.last_scrub = Some(ScrubResult {
-            mode: scrub.mode,
-            begun_unix_s: self.sb.scrub_begun_unix_s,
-            ended_unix_s: self.out.unix_s(),
-            found: scrub.found,
-        });
-        self.out.event(EventKind::JobFinished {
-            kind: JobKind::Scrub,
-            inconsistent: scrub.found.inconsistent,
-            repaired: scrub.found.repaired(scrub.mode),
-        });
-        self.persist.touch();
-    }
-
-    /// One more finding of the scrub at work: told, unless there are too many of them.
-    fn tell_finding(&mut self, kind: EventKind) {
-        if let Some(scrub) = &mut self.jobs.scrub {
-            scrub.told += 1;
-            if scrub.told > FINDINGS_TOLD {
-                return;
-            }
-        }
-        self.out.event(kind);
-    }
-
-    /// Where a byte of a member lies among what it holds of the array.
-    pub(crate) fn within_data(&self, device: DeviceId, offset: u64) -> Option<u64> {
-        let member = self.table.get(device)?;
-        offset.checked_sub(member.layout.data_offset)
-    }
-
-    /// A scrub found a member's strip wrong.
-    pub(crate) fn mismatch_found(
-        &mut self,
-        device: DeviceId,
-        offset: u64,
-        len: u64,
-        repaired: bool,
-    ) {
-        let Some(slot) = self.table.slot_of(device) else {
-            return;
-        };
-        let within = self.within_data(device, offset);
-        let row = Row(within.unwrap_or(0) / self.geometry.strip);
-        if self.map.is_undecided(self.geometry.region(row)) {
-            // A strip that was built there would be the witness: no member is named.
-            let group = slot.0 as usize / self.geometry.width;
-            let stripe = self.geometry.stripe(group as u64, row);
-            return self.inconsistent_found(stripe, within.unwrap_or(0) % self.geometry.strip, len);
-        }
-        if let Some(member) = self.table.get_mut(device) {
-            member.counts.mismatches += 1;
-        }
-        self.tell_finding(EventKind::Mismatch {
-            slot,
-            device,
-            offset,
-            len,
-            repaired,
-        });
-    }
-
-    /// A scrub found strips that do not agree, and cannot locate the corrupt one.
-    pub(crate) fn inconsistent_found(&mut self, stripe: StripeNo, from: u64, len: u64) {
-        let (column, lo, hi) = (0, 0, self.geometry.strip);
-        let part = StripPart {
-            stripe,
-            column,
-            lo,
-            hi,
-        };
-        let offset = self.geometry.blocks(&part).start * self.geometry.block;
-        self.tell_finding(EventKind::Inconsistent {
-            stripe,
-            offset,
-            from,
-            len,
-        });
-    }
-
     // ---- rebuild commands, stop, status ------------------------------------------------------
 
     pub(crate) fn start_rebuild(&mut self) -> Changed {
@@ -908,95 +650,82 @@ impl Array {
     }
 
     pub(crate) fn job_status(&self) -> Vec<JobStatus> {
-        let strip = self.geometry.strip;
-        let incoming = || self.table.slots().iter().filter_map(|slot| slot.incoming());
-        let rows_of = |end: Row, counts: &dyn Fn(RegionNo) -> bool| -> u64 {
-            (0..self.geometry.regions())
-                .map(RegionNo)
-                .filter(|&r| self.map.state(r) != RegionState::Unwritten && counts(r))
-                .map(|r| self.geometry.region_rows(r))
-                .map(|rows| rows.end.min(end.0).saturating_sub(rows.start) * strip)
-                .sum()
-        };
-        let written = |end: Row| rows_of(end, &|_| true);
-        let lacked = |end: Row| rows_of(end, &|r| incoming().any(|d| self.lacks(d, r)));
-        let rate = |p: &Progress| p.rate(self.out.now());
-        let held_back = |kind| self.jobs.pace.held_back(self.out.now(), self.rules(kind));
-        let foreground_p99_ns = self.jobs.pace.p99_ns(self.out.now());
         let mut jobs = Vec::new();
-        let all = written(Row(self.geometry.rows));
-        if let Some(job) = &self.jobs.resync {
-            jobs.push(JobStatus {
-                kind: JobKind::Resync,
-                slot: None,
-                partial: false,
-                done_bytes: job.progress.worked.min(job.total),
-                total_bytes: job.total,
-                rate_bytes_per_s: rate(&job.progress),
-                paused: !job.stuck.is_empty(),
-                held_back: held_back(StepKind::Resync),
-                foreground_p99_ns,
-                inconsistent: job.progress.inconsistent,
-                repaired: job.progress.inconsistent,
-            });
-        }
-        let ends = || {
-            let over = |waiter: &SuperblockWaiter| matches!(waiter, SuperblockWaiter::RebuildOver);
-            self.persist.waiters.iter().any(over)
-        };
-        let rebuilt = || {
-            let slot = (0..self.table.slots().len())
-                .find(|&at| !self.persist.durably_in_sync(&self.table, at));
-            (slot, false, all, all)
-        };
-        let at_work = self.rebuild_row().map(|row| {
-            let slot = self
-                .table
-                .slots()
-                .iter()
-                .position(|s| s.incoming().is_some());
-            let partial = incoming().all(|device| self.lacking.contains_key(&device));
-            (slot, partial, lacked(row), lacked(Row(self.geometry.rows)))
-        });
-        // It is not over before the superblocks say so.
-        let rebuild = at_work.or_else(|| ends().then(rebuilt));
-        if let Some((slot, partial, done_bytes, total_bytes)) = rebuild {
-            jobs.push(JobStatus {
-                kind: JobKind::Rebuild,
-                slot: slot.map(|slot| Slot(slot as u8)),
-                partial,
-                done_bytes,
-                total_bytes,
-                rate_bytes_per_s: self.jobs.rebuild.as_ref().map_or(0, rate),
-                paused: self.jobs.paused || self.jobs.blocked,
-                held_back: held_back(StepKind::Rebuild),
-                foreground_p99_ns,
-                inconsistent: 0,
-                repaired: 0,
-            });
-        }
-        if let Some(job) = &self.jobs.scrub {
-            jobs.push(JobStatus {
-                kind: JobKind::Scrub,
-                slot: None,
-                partial: false,
-                done_bytes: written(job.at),
-                total_bytes: all,
-                rate_bytes_per_s: rate(&job.progress),
-                paused: job.paused,
-                held_back: held_back(StepKind::Scrub(job.mode)),
-                foreground_p99_ns,
-                inconsistent: job.found.inconsistent,
-                repaired: job.found.repaired(job.mode),
-            });
-        }
+        jobs.extend(self.resync_status());
+        jobs.extend(self.rebuild_status());
+        jobs.extend(self.scrub_status());
         jobs.extend(self.accept_status());
         jobs.extend(self.init_status());
         jobs
     }
-}
 
-/// Nothing was amiss in the stripes of a step, and none was passed over.
-pub(crate) fn agrees(outcome: &StepOutcome) -> bool {
-    outcome.inconsistent + outcome.unreadable + outcome.skipped == 0
+    /// Bytes of each member in rows up to `end`, of the regions that count.
+    fn bytes_to(&self, end: Row, counts: impl Fn(RegionNo) -> bool) -> u64 {
+        (0..self.geometry.regions())
+            .map(RegionNo)
+            .filter(|&r| self.map.state(r) != RegionState::Unwritten && counts(r))
+            .map(|r| self.geometry.region_rows(r))
+            .map(|rows| rows.end.min(end.0).saturating_sub(rows.start) * self.geometry.strip)
+            .sum()
+    }
+
+    fn written_to(&self, end: Row) -> u64 {
+        self.bytes_to(end, |_| true)
+    }
+
+    fn resync_status(&self) -> Option<JobStatus> {
+        let job = self.jobs.resync.as_ref()?;
+        let (held_back, foreground_p99_ns) = self.pace_of(StepKind::Resync);
+        Some(JobStatus {
+            kind: JobKind::Resync,
+            slot: None,
+            partial: false,
+            done_bytes: job.progress.worked.min(job.total),
+            total_bytes: job.total,
+            rate_bytes_per_s: job.progress.rate(self.out.now()),
+            paused: !job.stuck.is_empty(),
+            held_back,
+            foreground_p99_ns,
+            inconsistent: job.progress.inconsistent,
+            repaired: job.progress.inconsistent,
+        })
+    }
+
+    fn rebuild_status(&self) -> Option<JobStatus> {
+        let slots = self.table.slots();
+        let incoming = || slots.iter().filter_map(|slot| slot.incoming());
+        let lacked = |end| self.bytes_to(end, |r| incoming().any(|d| self.lacks(d, r)));
+        let end = Row(self.geometry.rows);
+        let over = |waiter: &SuperblockWaiter| matches!(waiter, SuperblockWaiter::RebuildOver);
+        let (slot, partial, done_bytes, total_bytes) = match self.rebuild_row() {
+            Some(row) => {
+                let slot = slots.iter().position(|s| s.incoming().is_some());
+                let partial = incoming().all(|device| self.lacking.contains_key(&device));
+                (slot, partial, lacked(row), lacked(end))
+            }
+            // It is not over before the superblocks say so.
+            None if self.persist.waiters.iter().any(over) => {
+                let durable = |at: &usize| self.persist.durably_in_sync(&self.table, *at);
+                let slot = (0..slots.len()).find(|at| !durable(at));
+                let all = self.written_to(end);
+                (slot, false, all, all)
+            }
+            None => return None,
+        };
+        let (held_back, foreground_p99_ns) = self.pace_of(StepKind::Rebuild);
+        let rate = |job: &Progress| job.rate(self.out.now());
+        Some(JobStatus {
+            kind: JobKind::Rebuild,
+            slot: slot.map(|slot| Slot(slot as u8)),
+            partial,
+            done_bytes,
+            total_bytes,
+            rate_bytes_per_s: self.jobs.rebuild.as_ref().map_or(0, rate),
+            paused: self.jobs.paused || self.jobs.blocked,
+            held_back,
+            foreground_p99_ns,
+            inconsistent: 0,
+            repaired: 0,
+        })
+    }
 }

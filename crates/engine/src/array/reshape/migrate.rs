@@ -720,6 +720,14 @@ impl Array {
     }
 }
 
+/// The columns that are there agree with each other.
+fn agree(code: &Code, there: &[usize], columns: &[Option<&[u8]>], bytes: usize) -> bool {
+    let locator = code.locator(there).expect("enough are there");
+    let mut syndromes = vec![vec![0; bytes]; locator.syndromes()];
+    let mut outputs: Vec<&mut [u8]> = syndromes.iter_mut().map(Vec::as_mut_slice).collect();
+    locator.compute(columns, &mut outputs)
+}
+
 /// Computes the blocks that could not be read. Gives those of data that cannot be computed: zeros
 /// stand for them.
 ///
@@ -764,14 +772,10 @@ fn solve(
             if there.len() > k {
                 // Redundancy is left: what is computed from strips that do not agree would be their
                 // witness.
-                let locator = code.locator(&there).expect("enough are there");
-                let mut syndromes = vec![vec![0; block]; locator.syndromes()];
-                let mut outputs: Vec<&mut [u8]> =
-                    syndromes.iter_mut().map(Vec::as_mut_slice).collect();
                 let columns: Vec<Option<&[u8]>> = (0..width)
                     .map(|column| there.contains(&column).then(|| piece(column)))
                     .collect();
-                if !locator.compute(&columns, &mut outputs) {
+                if !agree(&code, &there, &columns, block) {
                     return Err(());
                 }
             }

@@ -381,6 +381,31 @@ impl Array {
             return false;
         };
         let step = reshape.step.clone();
+        if let Step::Applying { version } = step {
+            let over = self.persist.applied(version);
+            if over {
+                *kept = self.end_reshape();
+            }
+            return over;
+        }
+        match self.next_step(step) {
+            Ok(Some(next)) => {
+                self.reshape.as_mut().expect("it is under way").step = next;
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                *kept = self.give_up_reshape(error);
+                true
+            }
+        }
+    }
+
+    /// The step that follows, once it may begin.
+    ///
+    /// # Errors
+    /// Why the change is given up.
+    fn next_step(&mut self, step: Step) -> Result<Option<Step>, CommandError> {
         let early = matches!(
             step,
             Step::Joining
@@ -390,7 +415,7 @@ impl Array {
                 | Step::Basing { .. }
                 | Step::Filling
         );
-        let next = match step {
+        match step {
             // Its answers come before anything else is decided.
             _ if self.window_waits() => Ok(None),
             _ if early && !self.in_order() => Err(CommandError::NotOptimal),
@@ -421,25 +446,7 @@ impl Array {
             Step::Gathering => Ok(self.gather_versions().then(|| self.extend_last())),
             Step::Extending { pending } => Ok((pending == 0).then(|| self.lay_out())),
             Step::Laying | Step::Leaving => Ok(self.metadata_quiet().then(|| self.take_shape())),
-            Step::Telling => Ok(None),
-            Step::Applying { version } => {
-                let over = self.persist.applied(version);
-                if over {
-                    *kept = self.end_reshape();
-                }
-                return over;
-            }
-        };
-        match next {
-            Ok(Some(next)) => {
-                self.reshape.as_mut().expect("it is under way").step = next;
-                true
-            }
-            Ok(None) => false,
-            Err(error) => {
-                *kept = self.give_up_reshape(error);
-                true
-            }
+            Step::Telling | Step::Applying { .. } => Ok(None),
         }
     }
 
@@ -659,17 +666,7 @@ impl Array {
                 let copies = limits::mirror(&self.superblock());
                 self.take_superblock(copies.expect("looked at when it was asked for"));
             }
-            Change::Restripe(shape) => {
-                let restriped = self.restriped(&shape);
-                let strip_before = self.geometry.strip;
-                self.take_superblock(restriped.expect("looked at when it was asked for"));
-                self.rows_shrink(strip_before / self.geometry.strip);
-                self.cover_at_rest();
-                self.table.enter_none();
-                for NewDevice { device, .. } in shape.devices {
-                    self.table.add_served(device);
-                }
-            }
+            Change::Restripe(shape) => self.take_restriped(&shape),
             Change::Window(window) => {
                 // Its data has left the slots that go.
                 let parities = usize::from(self.sb.fixed_parities);
@@ -682,6 +679,19 @@ impl Array {
         self.sb.shape_since = since;
         self.membership_changed();
         Step::Telling
+    }
+
+    /// Data begins to move: the slots of the new shape are there.
+    fn take_restriped(&mut self, shape: &NewShape) {
+        let restriped = self.restriped(shape);
+        let strip_before = self.geometry.strip;
+        self.take_superblock(restriped.expect("looked at when it was asked for"));
+        self.rows_shrink(strip_before / self.geometry.strip);
+        self.cover_at_rest();
+        self.table.enter_none();
+        for NewDevice { device, .. } in &shape.devices {
+            self.table.add_served(*device);
+        }
     }
 
     /// The array works by this superblock from now on.

@@ -169,25 +169,26 @@ fn fit(found: &[Found], selection: &mut Selection, had: &Had, empty: bool) {
         .retain(|&index| limits::layout_on(table, &found[index].info).is_ok());
 }
 
+/// The table with bands that have become rows, if they can.
+fn folded(table: &Superblock) -> Option<Superblock> {
+    if !canary::hit(Canary::FoldedUnclean) {
+        return table.folded();
+    }
+    let (clean, covered) = (table.clean, table.covered);
+    let stopped = Superblock {
+        clean: true,
+        ..table.clone()
+    };
+    stopped.folded().map(|sb| Superblock {
+        clean,
+        covered,
+        ..sb
+    })
+}
+
 fn believe(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> Believed {
     let table = &found[selection.authority].superblock;
-    let folded = match canary::hit(Canary::FoldedUnclean) {
-        false => table.folded(),
-        true => {
-            let (clean, covered) = (table.clean, table.covered);
-            let stopped = Superblock {
-                clean: true,
-                ..table.clone()
-            };
-            let folded = stopped.folded();
-            folded.map(|sb| Superblock {
-                clean,
-                covered,
-                ..sb
-            })
-        }
-    };
-    let folded = folded.filter(|_| fold);
+    let folded = fold.then(|| folded(table)).flatten();
     let mut sb = folded.unwrap_or_else(|| table.clone());
     let since = sb.epoch.next();
     let strip = u64::from(sb.strip_bytes);
@@ -476,11 +477,19 @@ fn too_few(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> boo
     matches!(shape, Err(StartError::TooFewMembers { .. }))
 }
 
-/// Slots without a member in sync.
-fn without_member(slots: &[SlotUse]) -> Vec<Slot> {
+/// Slots without a member in sync that hold data: one that holds only parity takes none away.
+fn without_data(geometry: &Geometry, slots: &[SlotUse]) -> Vec<Slot> {
     let missing = (0..).map(Slot).zip(slots);
     missing
-        .filter(|(_, slot)| slot.current().is_none())
+        .filter(|(at, slot)| slot.current().is_none() && !geometry.only_parity(*at))
+        .map(|(at, _)| at)
+        .collect()
+}
+
+/// Slots with a member in sync.
+fn with_member(slots: &[SlotUse]) -> Vec<Slot> {
+    let all = (0..).map(Slot).zip(slots);
+    all.filter(|(_, slot)| slot.current().is_some())
         .map(|(at, _)| at)
         .collect()
 }
@@ -579,6 +588,82 @@ fn members_of(
         .ok_or(StartError::Geometry(sb.array))
 }
 
+impl StartError {
+    /// It names the devices that were set aside.
+    fn beside(self, aside: &[(Slot, Aside)]) -> StartError {
+        match self {
+            StartError::TooFewMembers {
+                missing, tolerated, ..
+            } => StartError::TooFewMembers {
+                missing,
+                tolerated,
+                aside: aside.to_vec(),
+            },
+            error => error,
+        }
+    }
+}
+
+/// Which devices are believed, and what the region map of each has.
+fn select(found: &[Found], options: &StartOptions) -> Result<(Selection, Had), StartError> {
+    let mut superblocks: Vec<Superblock> = found.iter().map(|f| f.superblock.clone()).collect();
+    if canary::hit(Canary::PastIgnored) {
+        let rows = superblocks.iter_mut().flat_map(|sb| &mut sb.slots);
+        rows.for_each(|row| row.known = Known::default());
+    }
+    let selection = select_array(&superblocks)?;
+    let newest = &found[selection.authority].superblock;
+    counts_on(&[
+        ("the epoch", newest.epoch.0),
+        (GENERATION, newest.generation.0),
+    ])?;
+    let had = map_had(found, &selection);
+    let mut whole = selection.clone();
+    fit(found, &mut whole, &had, false);
+    if options.force && too_few(found, &whole, &had, options.fold) {
+        whole = selection;
+        fit(found, &mut whole, &had, true);
+    }
+    if options.force && canary::hit(Canary::ForceBelievesStale) {
+        believe_stale(&mut whole);
+    }
+    Ok((whole, had))
+}
+
+/// The devices that have this copy of a window in their logs.
+fn with_copy(
+    copy: &Copy,
+    sb: &Superblock,
+    geometry: &Geometry,
+    logs: &[(Slot, &LogBatch)],
+    found: &[Found],
+) -> Vec<DeviceId> {
+    let has = |f: &&Found| {
+        let own = logs.iter().map(|(_, batch)| *batch);
+        let own = own.filter(|batch| batch.member == f.superblock.member);
+        Copy::find(sb, geometry, own).as_ref() == Some(copy)
+    };
+    found.iter().filter(has).map(|f| f.device).collect()
+}
+
+/// What is to be replayed. In regions that are not open nothing is under way: what records tell of
+/// is in place, durably. Since records are retired before such a change (`shard::retire`), what
+/// lies there is what they tell of, too; but a program from before that may have changed it.
+fn pieces_to_replay(
+    geometry: &Geometry,
+    log_base: u64,
+    logs: &[(Slot, &LogBatch)],
+    map: &Map,
+) -> Vec<Piece> {
+    let open = |p: &Piece| {
+        let state = map.state(geometry.region(geometry.row(p.stripe).1));
+        matches!(state, RegionState::Dirty | RegionState::NeedSync)
+            || canary::hit(Canary::QuietRecordsCount)
+    };
+    let pieces = recover::winners(geometry, log_base, logs).into_iter();
+    pieces.filter(open).collect()
+}
+
 /// What a session may add to a counter: a thousand steps a second for thousands of years.
 const COUNTER_END: u64 = u64::MAX - (1 << 48);
 /// The same of generations, of which [`Known`] notes so many: a thousand a second for two years.
@@ -606,28 +691,7 @@ impl Array {
     /// # Errors
     /// Why the array cannot be started; nothing has been written.
     pub fn assemble(found: Vec<Found>, options: &StartOptions) -> Result<Array, StartError> {
-        let mut superblocks: Vec<Superblock> = found.iter().map(|f| f.superblock.clone()).collect();
-        if canary::hit(Canary::PastIgnored) {
-            let rows = superblocks.iter_mut().flat_map(|sb| &mut sb.slots);
-            rows.for_each(|row| row.known = Known::default());
-        }
-        let mut selection = select_array(&superblocks)?;
-        let newest = &found[selection.authority].superblock;
-        counts_on(&[
-            ("the epoch", newest.epoch.0),
-            (GENERATION, newest.generation.0),
-        ])?;
-        let had = map_had(&found, &selection);
-        let mut whole = selection.clone();
-        fit(&found, &mut whole, &had, false);
-        if options.force && too_few(&found, &whole, &had, options.fold) {
-            whole = selection.clone();
-            fit(&found, &mut whole, &had, true);
-        }
-        selection = whole;
-        if options.force && canary::hit(Canary::ForceBelievesStale) {
-            believe_stale(&mut selection);
-        }
+        let (selection, had) = select(&found, options)?;
         let Believed {
             mut sb,
             slots,
@@ -643,27 +707,13 @@ impl Array {
         let listed = &found[selection.authority].superblock.spares;
         let spare_gone = listed.iter().any(|spare| !sb.spares.contains(spare));
         let shape = shape(&sb, &slots, used.iter().map(|&i| &found[i]));
-        let (geometry, missing) = shape.map_err(|error| match error {
-            StartError::TooFewMembers {
-                missing, tolerated, ..
-            } => StartError::TooFewMembers {
-                missing,
-                tolerated,
-                aside: aside.clone(),
-            },
-            error => error,
-        })?;
+        let (geometry, missing) = shape.map_err(|error| error.beside(&aside))?;
         let unclean = !sb.clean;
         let logs = believed_logs(&sb, &slots, &returned, &found);
         let batches = logs.iter().map(|(_, batch)| *batch);
         let copy = Copy::find(&sb, &geometry, batches).filter(|_| unclean);
         let resumed = copy.clone().map(|copy| {
-            let has = |f: &&Found| {
-                let own = logs.iter().map(|(_, batch)| *batch);
-                let own = own.filter(|batch| batch.member == f.superblock.member);
-                Copy::find(&sb, &geometry, own).as_ref() == Some(&copy)
-            };
-            let had = found.iter().filter(has).map(|f| f.device).collect();
+            let had = with_copy(&copy, &sb, &geometry, &logs, &found);
             Resumed::of(copy, had)
         });
         // A window that is written again makes rows count.
@@ -701,15 +751,13 @@ impl Array {
         };
         let dirty = unclean && pages.iter().flat_map(|p| &p.states).any(open);
         let parity = geometry.m > 0 && !geometry.mirrored();
-        let mut forced = Vec::new();
-        if dirty && parity && missing > 0 {
-            forced = without_member(&slots);
-            // A member that holds only parity takes no data away.
-            forced.retain(|&slot| !geometry.only_parity(slot));
-            let bit = |slot: &Slot| sb.accepted & (1 << slot.0) != 0;
-            if !options.force && !forced.iter().all(bit) {
-                return Err(StartError::DirtyDegraded);
-            }
+        let forced = match dirty && parity && missing > 0 {
+            true => without_data(&geometry, &slots),
+            false => Vec::new(),
+        };
+        let accepted = |slot: &Slot| sb.accepted & (1 << slot.0) != 0;
+        if !options.force && !forced.iter().all(accepted) {
+            return Err(StartError::DirtyDegraded);
         }
         let whole = slots.iter().all(|slot| slot.current().is_some());
         let resync = unclean && !covered;
@@ -746,38 +794,20 @@ impl Array {
             sb.write_hole = WriteHole::Resync;
         }
         // Where there is one, nothing was written since its base.
-        let replay = (covered && copy.is_none()).then(|| {
-            let pieces = recover::winners(&geometry, sb.log_base, &logs);
-            // Elsewhere nothing is under way: what records tell of is in place, durably. Since
-            // records are retired before such a change (`shard::retire`), what lies there is what
-            // they tell of, too; but a program from before that may have changed it.
-            let open = |p: &Piece| {
-                let region = geometry.region(geometry.row(p.stripe).1);
-                let state = map.state(region);
-                matches!(state, RegionState::Dirty | RegionState::NeedSync)
-                    || canary::hit(Canary::QuietRecordsCount)
-            };
-            let pieces: Vec<Piece> = pieces.into_iter().filter(open).collect();
-            let undecided = undecided_most(&geometry, &pieces, &slots);
-            let room = unreadable.room(sb.layout.unreadable_bytes);
-            if undecided > room && !options.force {
-                return Err(StartError::ListFull { undecided, room });
+        let replay = match covered && copy.is_none() {
+            true => {
+                let room = unreadable.room(sb.layout.unreadable_bytes);
+                let pieces = pieces_to_replay(&geometry, sb.log_base, &logs, &map);
+                let undecided = undecided_most(&geometry, &pieces, &slots);
+                if undecided > room && !options.force {
+                    return Err(StartError::ListFull { undecided, room });
+                }
+                let earlier = recover::Earlier::of(&geometry, &logs, &with_member(&slots));
+                let from = log_coverage.log_from;
+                Some(Replay::new(pieces, from, earlier, options.force))
             }
-            let in_sync: Vec<Slot> = (0..)
-                .map(Slot)
-                .zip(&slots)
-                .filter(|(_, slot)| slot.current().is_some())
-                .map(|(at, _)| at)
-                .collect();
-            let earlier = recover::Earlier::of(&geometry, &logs, &in_sync);
-            Ok(Replay::new(
-                pieces,
-                log_coverage.log_from,
-                earlier,
-                options.force,
-            ))
-        });
-        let replay = replay.transpose()?;
+            false => None,
+        };
         let released = found.iter().filter(|f| !members.contains_key(&f.device));
         let waiters = released
             .map(|f| SuperblockWaiter::Release(f.device))
