@@ -5,7 +5,6 @@
 //! (`crate::…`, `super::…`), so a path in a body counts like an import.
 //!
 //! The table is closed: a file that no row names is an error, and so is an arrow that no row has.
-//! What cannot be held yet is [`Owner::open`]: a number that may only become lower.
 //!
 //! Deliberately absent: paths that a macro makes, and names that come by way of a type of another
 //! room.
@@ -13,7 +12,6 @@
 use super::paths::{Path, impls, open_fields, paths};
 use super::source::Source;
 use super::{Finding, Weight};
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Files of one folder, at most; folders in it count for themselves.
@@ -32,8 +30,6 @@ struct Owner {
     name: &'static str,
     /// A room, or a folder in one.
     room: &'static str,
-    /// So many of its fields are seen by others yet.
-    open: usize,
 }
 
 struct Crate {
@@ -126,12 +122,10 @@ const ENGINE: Crate = Crate {
         Owner {
             name: "Shard",
             room: "shard",
-            open: 0,
         },
         Owner {
             name: "Array",
             room: "array",
-            open: 0,
         },
     ],
 };
@@ -254,7 +248,6 @@ const SIM: Crate = Crate {
     owners: &[Owner {
         name: "World",
         room: "world",
-        open: 25,
     }],
 };
 
@@ -315,7 +308,6 @@ const STRAKE: Crate = Crate {
     owners: &[Owner {
         name: "Service",
         room: "daemon/service",
-        open: 0,
     }],
 };
 
@@ -468,17 +460,13 @@ fn owners(of: &Crate, path: &str, source: &Source) -> Vec<Finding> {
         }
     }
     for owner in of.owners.iter().filter(|owner| is_in(owner)) {
-        let Some(open) = open_fields(source, owner.name) else {
-            continue;
-        };
-        let what = match open.len().cmp(&owner.open) {
-            Ordering::Equal => continue,
-            Ordering::Greater => "its room sees them anyway: make the new one private",
-            Ordering::Less => "lower the number in xtask/src/tidy/rooms.rs",
-        };
-        let (name, are, may) = (owner.name, open.len(), owner.open);
-        let what = format!("others see {are} fields of {name}, the table says {may}; {what}");
-        findings.push(error(path, open.last().map_or(1, |line| line + 1), what));
+        for line in open_fields(source, owner.name).unwrap_or_default() {
+            let what = format!(
+                "others see a field of {}; make it private, its room sees it anyway",
+                owner.name
+            );
+            findings.push(error(path, line + 1, what));
+        }
     }
     findings
 }
@@ -604,8 +592,27 @@ mod tests {
         let text = "pub struct Shard {\n    pub(crate) now: Time,\n    pub id: u8,\n\
                     \x20   out: u8,\n}\n\
                     struct Other {\n    pub(crate) a: u8,\n}\n";
-        assert_eq!(found("shard/mod.rs", text).len(), 1);
+        assert_eq!(found("shard/mod.rs", text).len(), 2);
         assert!(found("shard/mod.rs", "pub struct Shard {\n    now: Time,\n}\n").is_empty());
+    }
+
+    #[test]
+    fn every_owner_has_its_fields_to_itself() {
+        for of in &CRATES {
+            for Owner { name, room } in of.owners {
+                let path = format!("{}{room}/mod.rs", of.src);
+                let found = |field: &str| {
+                    let text = format!("pub struct {name} {{\n    a: u8,\n    {field}: u8,\n}}\n");
+                    owners(of, &path, &Source::read(&text))
+                };
+                for field in ["pub b", "pub(crate) b", "pub(super) b"] {
+                    let found = found(field);
+                    assert_eq!(found.len(), 1, "{name}: {field}");
+                    assert!(found[0].line == 3 && found[0].weight == Weight::Error);
+                }
+                assert!(found("b").is_empty(), "{name}");
+            }
+        }
     }
 
     #[test]

@@ -23,8 +23,8 @@ use strake_format::{Layout, SlotState, WriteHole};
 use crate::canary::Canary;
 use crate::plan::workload::AskKind;
 use crate::prng::{Prng, Purpose};
+use crate::report::Outcome;
 use crate::report::panics::catching;
-use crate::report::{Failure, Outcome, Stats};
 use crate::scenario::{Draft, Scenario};
 
 /// One seed in so many is a course.
@@ -156,28 +156,18 @@ impl Course {
     pub(crate) fn run(self, seed: u64, canary: Option<Canary>, tracing: bool) -> Outcome {
         let mut rng = Prng::new(seed ^ 1, Purpose::Course);
         let mut array = self.draft(&mut rng).seed(seed).made(canary);
-        array.world.tracing = tracing;
+        array.world.print_events(tracing);
         strake_engine::canary::plant(canary.and_then(Canary::inside));
         let ended = catching(|| self.go(&mut array, &mut rng));
         strake_engine::canary::plant(None);
-        let mut world = array.world;
-        world.stats.virtual_ms = world.clock.now().0 / 1_000_000;
+        let world = array.world;
         let failure = ended.err().map(|panic| {
             let text = panic.split(": the story:").next().unwrap_or_default();
-            let text = text.to_owned();
-            let story = std::mem::take(&mut world.story);
-            Failure { text, story }
+            world.failed(text.to_owned())
         });
-        Outcome {
-            seed,
-            world: format!("course {self:?}"),
-            stats: Stats {
-                courses: 1,
-                ..world.stats
-            },
-            hash: world.hash.value(),
-            failure,
-        }
+        let mut outcome = world.outcome(seed, format!("course {self:?}"), failure);
+        outcome.stats.courses = 1;
+        outcome
     }
 
     fn draft(self, rng: &mut Prng) -> Draft {
@@ -254,12 +244,12 @@ impl Course {
 
 /// Any slot.
 pub(crate) fn slot(array: &Scenario, rng: &mut Prng) -> u8 {
-    rng.below(array.world.geometry.slots() as u64) as u8
+    rng.below(array.world.geometry().slots() as u64) as u8
 }
 
 /// Any block.
 fn block(array: &Scenario, rng: &mut Prng) -> u64 {
-    rng.below(array.world.oracle.blocks())
+    rng.below(array.world.blocks())
 }
 
 fn failed_flush(array: &mut Scenario, rng: &mut Prng) {
@@ -269,7 +259,7 @@ fn failed_flush(array: &mut Scenario, rng: &mut Prng) {
         array.write_at(at, 1);
     }
     let drive = array.drive(slot(array, rng));
-    array.world.drives[drive].ssd.faults.flush_errors = 1;
+    array.world.ssd_mut(drive).faults.flush_errors = 1;
     array.ask(AskKind::Flush, 0, 0);
     array.power_cut().start().rest().verify();
 }
@@ -277,7 +267,7 @@ fn failed_flush(array: &mut Scenario, rng: &mut Prng) {
 /// A member is lost and another cannot read some sectors: what a rebuild finds there is given up.
 fn listed(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
-    let slots = array.world.geometry.slots() as u8;
+    let slots = array.world.geometry().slots() as u8;
     let lost = slot(array, rng);
     let bad = (lost + rng.range(1, u64::from(slots) - 1) as u8) % slots;
     array.lose(lost).steps(3000);
@@ -287,10 +277,10 @@ fn listed(array: &mut Scenario, rng: &mut Prng) {
     array.add();
     if rng.percent(50) {
         array.wait("something is given up", |world| {
-            !world.machines().array.status().unreadable.is_empty() || world.at_rest()
+            !world.array().status().unreadable.is_empty() || world.at_rest()
         });
         array.steps(rng.below(400));
-        if array.world.plan.write_hole == WriteHole::Resync {
+        if array.world.plan().write_hole == WriteHole::Resync {
             // Degraded, and with parity that nothing tells of, it would not start.
             array.rest();
         }
@@ -308,10 +298,10 @@ fn listed(array: &mut Scenario, rng: &mut Prng) {
 
 fn full_list(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
-    let slots = array.world.geometry.slots() as u8;
+    let slots = array.world.geometry().slots() as u8;
     let lost = slot(array, rng);
     array.lose(lost).steps(3000);
-    let rows = rng.range(20, 30).min(array.world.geometry.rows);
+    let rows = rng.range(20, 30).min(array.world.geometry().rows);
     for (row, block) in (0..rows).flat_map(|row| [0, 2, 4, 6].map(|block| (row, block))) {
         for slot in (0..slots).filter(|slot| *slot != lost) {
             array.spoil_block(slot, row, block);
@@ -319,7 +309,7 @@ fn full_list(array: &mut Scenario, rng: &mut Prng) {
     }
     array.add();
     let over = |world: &mut crate::world::World| {
-        let status = world.machines().array.status();
+        let status = world.array().status();
         status.jobs.iter().all(|job| job.paused)
     };
     array.wait("the rebuild ends, or gives up", over);
@@ -338,13 +328,12 @@ fn full_list(array: &mut Scenario, rng: &mut Prng) {
 fn long_away(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     let away = array.drive(2);
-    let uuid = array.world.array;
-    let own = array.world.drives[away].superblock(uuid);
+    let own = array.world.table_of(away);
     let mut own = own.expect("it is a member").as_ref().clone();
     let out = |array: &mut Scenario, slot: u8| {
         array.lose(slot).write_at(0, 1);
         array.wait("it is out", move |world| {
-            world.looks()[usize::from(slot)].in_sync.is_none() && world.asks.is_empty()
+            world.looks()[usize::from(slot)].in_sync.is_none() && world.all_answered()
         });
         array.steps(3000);
     };
@@ -357,7 +346,7 @@ fn long_away(array: &mut Scenario, rng: &mut Prng) {
     }
     own.advance();
     own.generation = own.generation.next();
-    let ssd = &mut array.world.drives[away].ssd;
+    let ssd = array.world.ssd_mut(away);
     for offset in Layout::superblock_offsets(ssd.len()) {
         ssd.poke(offset, &own.encode(offset)[..]);
     }
@@ -366,7 +355,7 @@ fn long_away(array: &mut Scenario, rng: &mut Prng) {
     ssd.poke(own.layout.data_offset, &alone);
     array.add().rest();
     array.replace(0).rest();
-    let epoch = |array: &mut Scenario| array.world.machines().array.status().superblock.epoch.0;
+    let epoch = |array: &mut Scenario| array.world.array().status().superblock.epoch.0;
     while epoch(array) <= own.epoch.0 + own.editions.len() as u64 {
         let flaps = array.drive(1);
         out(array, 1);
@@ -393,7 +382,7 @@ fn cut_window(array: &mut Scenario, rng: &mut Prng) {
     array.power_cut();
     let holders = copy_holders(array);
     array.begin_to_start();
-    if !array.world.machines().array.resumes() {
+    if !array.world.array().resumes() {
         array.rest().verify();
         return;
     }
@@ -406,13 +395,11 @@ fn cut_window(array: &mut Scenario, rng: &mut Prng) {
 /// Data moves, and a window is being copied.
 fn begin_to_copy(array: &mut Scenario, rng: &mut Prng) {
     array.begin_to_restripe(1);
-    array.wait("a copy", |world| world.machines().array.moves_by_copy());
-    if array.world.plan.window_bytes == 1 && rng.percent(60) {
+    array.wait("a copy", |world| world.array().moves_by_copy());
+    if array.world.plan().window_bytes == 1 && rng.percent(60) {
         // Less of the next one lies where it lay.
-        array.wait("the next window", |world| {
-            !world.machines().array.moves_by_copy()
-        });
-        array.wait("a copy", |world| world.machines().array.moves_by_copy());
+        array.wait("the next window", |world| !world.array().moves_by_copy());
+        array.wait("a copy", |world| world.array().moves_by_copy());
     }
     if rng.percent(20) {
         array.steps(rng.below(24));
@@ -431,7 +418,7 @@ fn begin_to_copy(array: &mut Scenario, rng: &mut Prng) {
 /// counts.
 fn hide(array: &mut Scenario, rng: &mut Prng, holders: &[usize]) {
     let drives = array.world.condition_on_media().0;
-    let few = (1..=array.world.geometry.m).contains(&holders.len());
+    let few = (1..=array.world.geometry().m).contains(&holders.len());
     let count = holders.iter().all(|drive| drives.contains(&Some(*drive)));
     let any = drives[rng.index(drives.len())];
     let hidden = if few && count {
@@ -440,7 +427,7 @@ fn hide(array: &mut Scenario, rng: &mut Prng, holders: &[usize]) {
         any.as_slice()
     };
     for &drive in hidden {
-        array.world.drives[drive].hidden = true;
+        array.world.hide(drive);
     }
 }
 
@@ -457,20 +444,20 @@ fn until_in_place(array: &mut Scenario, rng: &mut Prng) {
 
 /// The drives that hold most of a copy in their log.
 fn copy_holders(array: &Scenario) -> Vec<usize> {
-    let uuid = array.world.array;
-    let count = |drive: &crate::world::Drive| {
-        let Some(own) = drive.superblock(uuid) else {
+    let count = |drive: usize| {
+        let Some(own) = array.world.table_of(drive) else {
             return 0;
         };
         let layout = &own.layout;
-        let area = drive.ssd.peek(layout.log_offset, layout.log_bytes as usize);
+        let ssd = array.world.ssd(drive);
+        let area = ssd.peek(layout.log_offset, layout.log_bytes as usize);
         let batches = scan(area.unwrap_or(&[]), layout.log_offset);
         let copies = batches.into_iter().flatten().filter(|batch| {
             batch.member == own.member && batch.records.iter().any(|record| record.settled)
         });
         copies.map(|batch| batch.records.len()).sum()
     };
-    let counts: Vec<usize> = array.world.drives.iter().map(count).collect();
+    let counts: Vec<usize> = (0..array.world.drives().len()).map(count).collect();
     let most = counts.iter().copied().max().filter(|most| *most > 0);
     let holds = |index: &usize| Some(counts[*index]) == most;
     (0..counts.len()).filter(holds).collect()
@@ -508,9 +495,9 @@ fn window_again(array: &mut Scenario, rng: &mut Prng) {
         _ => {
             array.power_cut();
             let holders = copy_holders(array);
-            let tolerated = array.world.geometry.m;
+            let tolerated = array.world.geometry().m;
             for &drive in holders.iter().filter(|_| holders.len() <= tolerated) {
-                array.world.drives[drive].hidden = true;
+                array.world.hide(drive);
             }
             array.start();
             // What was to be moved has other content then.
@@ -533,7 +520,7 @@ fn window_again(array: &mut Scenario, rng: &mut Prng) {
                 return;
             }
             array.wait("a copy, or the end", |world| {
-                world.machines().array.moves_by_copy() || world.at_rest()
+                world.array().moves_by_copy() || world.at_rest()
             });
         }
     }
@@ -546,10 +533,10 @@ fn window_again(array: &mut Scenario, rng: &mut Prng) {
 fn base_under_way(array: &mut Scenario, rng: &mut Prng) {
     // Records of the first session are of a base that was reached.
     array.fill().rest().stop().start();
-    let stripe = array.world.geometry.stripe_bytes() / array.world.geometry.block;
-    let strip = array.world.geometry.strip / array.world.geometry.block;
-    let region = array.world.geometry.region_rows * stripe;
-    let all = array.world.oracle.blocks();
+    let stripe = array.world.geometry().stripe_bytes() / array.world.geometry().block;
+    let strip = array.world.geometry().strip / array.world.geometry().block;
+    let region = array.world.geometry().region_rows * stripe;
+    let all = array.world.blocks();
     let target = rng.below(all / stripe) * stripe;
     // Of another region, if there is one.
     let given_back = (target / region + 1) * region % all / region * region;
@@ -567,10 +554,10 @@ fn base_under_way(array: &mut Scenario, rng: &mut Prng) {
         let column = rng.below(columns);
         array.begin_to_write_at(target + column * strip);
         if each {
-            array.wait("it is written", |world| world.asks.is_empty());
+            array.wait("it is written", |world| world.all_answered());
         }
     }
-    array.wait("requests are answered", |world| world.asks.is_empty());
+    array.wait("requests are answered", |world| world.all_answered());
     array.stop().start();
     for _ in 0..rng.range(1, 3) {
         let column = rng.below(columns);
@@ -583,16 +570,20 @@ fn base_under_way(array: &mut Scenario, rng: &mut Prng) {
         array.ask(AskKind::Flush, 0, 0);
         let written = array
             .world
-            .geometry
-            .locate((target + column * strip) * array.world.geometry.block);
-        lost = array.world.geometry.slot(written.stripe, written.column).0;
+            .geometry()
+            .locate((target + column * strip) * array.world.geometry().block);
+        lost = array
+            .world
+            .geometry()
+            .slot(written.stripe, written.column)
+            .0;
     } else {
         until_in_place(array, rng);
     }
     array.power_cut();
     let drives = array.world.condition_on_media().0;
     if let Some(drive) = drives[usize::from(lost)] {
-        array.world.drives[drive].hidden = true;
+        array.world.hide(drive);
     }
     array.world.doubt_torn_blocks();
     array.start().rest().verify();
@@ -600,7 +591,7 @@ fn base_under_way(array: &mut Scenario, rng: &mut Prng) {
 
 fn lost_before_place(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
-    if array.world.geometry.m == 1 || rng.percent(50) {
+    if array.world.geometry().m == 1 || rng.percent(50) {
         return lost_while_logged(array, rng);
     }
     array.begin_to_write(rng.range(4, 20), rng.range(5, 80));
@@ -611,7 +602,7 @@ fn lost_before_place(array: &mut Scenario, rng: &mut Prng) {
     let drives = array.world.condition_on_media().0;
     let second = slot(array, rng);
     if let Some(drive) = drives[usize::from(second)] {
-        array.world.drives[drive].hidden = true;
+        array.world.hide(drive);
     }
     array.world.doubt_torn_blocks();
     array.start().rest().verify();
@@ -620,9 +611,9 @@ fn lost_before_place(array: &mut Scenario, rng: &mut Prng) {
 /// What is written lies on a member that leaves while another is slow to take the records; then
 /// some of it is in place, and the power goes. Of what had a member no more nothing may be lost.
 fn lost_while_logged(array: &mut Scenario, rng: &mut Prng) {
-    let geometry = std::sync::Arc::clone(&array.world.geometry);
+    let geometry = array.world.geometry().clone();
     let (k, m) = (geometry.k, geometry.m);
-    let stripes = array.world.oracle.blocks() * geometry.block / geometry.stripe_bytes();
+    let stripes = array.world.blocks() * geometry.block / geometry.stripe_bytes();
     let stripe = StripeNo(rng.below(stripes));
     let slot_of = |column: usize| geometry.slot(stripe, column).0;
     // Of all columns: nothing is read. Members of parities, and of the first column, have records.
@@ -633,7 +624,7 @@ fn lost_while_logged(array: &mut Scenario, rng: &mut Prng) {
     array.pause(slot_of(k + rng.index(m)), 1);
     array.begin_to_write_blocks(at, k as u64 * strip);
     for _ in 0..300 {
-        if array.world.writes_to_logs() || array.world.asks.is_empty() {
+        if array.world.writes_to_logs() || array.world.all_answered() {
             break;
         }
         array.steps(1);
@@ -645,7 +636,7 @@ fn lost_while_logged(array: &mut Scenario, rng: &mut Prng) {
     array.world.command(Command::Fail(Slot(lost)));
     array.wait("it is out, or in place", |world| {
         let out = world.looks()[usize::from(lost)].in_sync.is_none();
-        out && world.leaving.is_empty() || world.writes_in_place()
+        out && world.none_leaves() || world.writes_in_place()
     });
     let early = array.world.writes_in_place();
     until_in_place(array, rng);
@@ -664,10 +655,10 @@ fn joins_under_writes(array: &mut Scenario, rng: &mut Prng) {
     let lost = slot(array, rng);
     array.lose(lost).steps(3000);
     array.add();
-    let geometry = std::sync::Arc::clone(&array.world.geometry);
+    let geometry = array.world.geometry().clone();
     let strip = geometry.strip / geometry.block;
     let (k, m) = (geometry.k, geometry.m);
-    let stripes = array.world.oracle.blocks() / (k as u64 * strip);
+    let stripes = array.world.blocks() / (k as u64 * strip);
     // Most often the stripes that have their parity on it, except for the column that makes its
     // member hold records.
     let first_of = |stripe: u64| geometry.slot(StripeNo(stripe), k).0 == lost;
@@ -681,7 +672,7 @@ fn joins_under_writes(array: &mut Scenario, rng: &mut Prng) {
         if joined(&mut array.world) {
             break;
         }
-        if array.world.asks.len() < 6 && !targets.is_empty() {
+        if array.world.under_way() < 6 && !targets.is_empty() {
             let column = rng.range(u64::from(aimed), k as u64 - 1);
             array.begin_to_write_at((rng.pick(&targets) * k as u64 + column) * strip);
         }
@@ -702,7 +693,7 @@ fn joins_under_writes(array: &mut Scenario, rng: &mut Prng) {
         let drives: Vec<usize> = hidden.iter().map(|&slot| array.drive(slot)).collect();
         // Until a member that is left records it as in sync.
         for _ in 0..100 {
-            let known = (0..array.world.drives.len()).filter(|drive| !drives.contains(drive));
+            let known = (0..array.world.drives().len()).filter(|drive| !drives.contains(drive));
             if known
                 .into_iter()
                 .any(|drive| calls_in_sync(array, drive, lost))
@@ -715,13 +706,13 @@ fn joins_under_writes(array: &mut Scenario, rng: &mut Prng) {
     array.steps(rng.pick(&[0, 0, 4, 30])).power_cut();
     let drives = array.world.condition_on_media().0;
     let out = drives.iter().filter(|drive| drive.is_none()).count();
-    let left = (0..array.world.drives.len()).filter(|&drive| calls_in_sync(array, drive, lost));
+    let left = (0..array.world.drives().len()).filter(|&drive| calls_in_sync(array, drive, lost));
     let left: Vec<usize> = left.collect();
     for slot in hidden {
         if let Some(drive) = drives[usize::from(slot)]
             && (out < m || (aimed && left.iter().any(|other| *other != drive)))
         {
-            array.world.drives[drive].hidden = true;
+            array.world.hide(drive);
         }
     }
     array.world.doubt_torn_blocks();
@@ -730,28 +721,28 @@ fn joins_under_writes(array: &mut Scenario, rng: &mut Prng) {
 
 /// All of what is to take the slot was built.
 fn built(array: &mut Scenario, slot: u8) -> bool {
-    let status = array.world.machines().array.status();
+    let status = array.world.array().status();
     let mut jobs = status.jobs.iter();
     jobs.any(|job| job.slot == Some(Slot(slot)) && job.done_bytes >= job.total_bytes)
 }
 
 /// What lies on a drive says that the slot has a member in sync.
 fn calls_in_sync(array: &Scenario, drive: usize, slot: u8) -> bool {
-    let table = array.world.drives[drive].superblock(array.world.array);
+    let table = array.world.table_of(drive);
     let row = table.and_then(|table| table.slot(Slot(slot)).copied());
     row.is_some_and(|row| row.state == SlotState::InSync)
 }
 
 fn full_ring(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
-    let stripe = array.world.geometry.stripe_bytes() / array.world.geometry.block;
-    let target = rng.below(array.world.oracle.blocks() / stripe / 2) * stripe;
+    let stripe = array.world.geometry().stripe_bytes() / array.world.geometry().block;
+    let target = rng.below(array.world.blocks() / stripe / 2) * stripe;
     let slow = slot(array, rng);
     array.slow(slow);
     let stripes = rng.range(1, 3);
     let depth = rng.pick(&[2, 4, 8]);
     for _ in 0..rng.range(10, 80) {
-        while array.world.asks.len() >= depth {
+        while array.world.under_way() >= depth {
             array.steps(1);
         }
         let count = rng.range(1, 2);
@@ -764,8 +755,8 @@ fn full_ring(array: &mut Scenario, rng: &mut Prng) {
     let drives = array.world.condition_on_media().0;
     let mut order: Vec<usize> = drives.iter().flatten().copied().collect();
     rng.shuffle(&mut order);
-    for &drive in order.iter().take(array.world.geometry.m) {
-        array.world.drives[drive].hidden = true;
+    for &drive in order.iter().take(array.world.geometry().m) {
+        array.world.hide(drive);
     }
     array.world.doubt_torn_blocks();
     array.start().rest().verify();
@@ -778,7 +769,7 @@ fn live_image(array: &mut Scenario, rng: &mut Prng) {
     if rng.percent(40) {
         array.sleep();
     }
-    let slot = rng.below(array.world.geometry.slots() as u64) as u8;
+    let slot = rng.below(array.world.geometry().slots() as u64) as u8;
     let drive = array.drive(slot);
     let under_way = rng.below(10);
     array.begin_to_write(under_way, 200);
@@ -788,7 +779,7 @@ fn live_image(array: &mut Scenario, rng: &mut Prng) {
         array.sleep();
     }
     array.lose(slot);
-    let first = rng.below(array.world.geometry.size() / array.world.geometry.block);
+    let first = rng.below(array.world.geometry().size() / array.world.geometry().block);
     array.write_at(first, 1).rest();
     let again = rng.percent(40);
     if !again && !array.world.is_away(drive) {
@@ -814,18 +805,18 @@ fn live_image(array: &mut Scenario, rng: &mut Prng) {
 fn lost_while_away(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     array.sleep();
-    let slots = array.world.geometry.slots() as u8;
+    let slots = array.world.geometry().slots() as u8;
     let away = slots - 1;
     let drive = array.drive(away);
     array.lose(away).steps(3000);
-    let tolerated = array.world.geometry.m as u8;
+    let tolerated = array.world.geometry().m as u8;
     for slot in 0..tolerated - 1 {
         array.lose(slot).steps(3000);
     }
     array.sleep();
     let bad = rng.range(u64::from(tolerated), u64::from(slots) - 2) as u8;
     for _ in 0..rng.range(1, 4) {
-        let row = rng.below(array.world.geometry.rows);
+        let row = rng.below(array.world.geometry().rows);
         array.spoil_block(bad, row, 0);
     }
     array.add().rest();
@@ -860,18 +851,18 @@ fn lost_as_one_joins(array: &mut Scenario, rng: &mut Prng) {
     array.lose(lost);
     array.world.command(Command::Fail(Slot(lost)));
     array.steps(3000);
-    let slots = array.world.geometry.slots() as u8;
+    let slots = array.world.geometry().slots() as u8;
     let leaves = (lost + rng.range(1, u64::from(slots) - 1) as u8) % slots;
     let drive = array.drive(leaves);
     array.pause(leaves, 1);
     let new = array.world.fresh().expect("there are devices left");
-    let joins = array.world.devices[new.device.0 as usize];
+    let joins = array.world.drive_of(new.device);
     array.world.command(Command::Add(new));
     // Until the array waits for no other member.
     for _ in 0..200 {
-        let mut drives = (0..).zip(&array.world.drives);
-        if array.world.drives[drive].ssd.waiting()
-            && drives.all(|(other, now)| other == drive || !now.ssd.waiting())
+        let mut drives = (0..).zip(array.world.drives());
+        if array.world.ssd(drive).waiting()
+            && drives.all(|(other, now)| other == drive || !now.ssd().waiting())
         {
             break;
         }
@@ -879,7 +870,7 @@ fn lost_as_one_joins(array: &mut Scenario, rng: &mut Prng) {
     }
     array.lose(leaves);
     for _ in 0..100 {
-        let table = array.world.drives[joins].superblock(array.world.array);
+        let table = array.world.table_of(joins);
         if table.is_some_and(|table| table.slot_of(table.member).is_some()) {
             break;
         }
@@ -900,7 +891,7 @@ fn lost_as_one_joins(array: &mut Scenario, rng: &mut Prng) {
 /// the last strip that says otherwise goes with its member, and the region stays undecided.
 fn accepted(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
-    let geometry = array.world.geometry.clone();
+    let geometry = array.world.geometry().clone();
     let (k, m) = (geometry.k, geometry.m);
     let stripe = rng.below(geometry.stripes());
     let rots = rng.index(k);
@@ -908,7 +899,7 @@ fn accepted(array: &mut Scenario, rng: &mut Prng) {
     let lost = rng.index(m);
     let slot = |parity: usize| geometry.slot(StripeNo(stripe), k + parity).0;
     array.lose(slot(lost)).add().made_whole();
-    let undecided = |array: &mut Scenario| array.world.machines().array.status().undecided.len();
+    let undecided = |array: &mut Scenario| array.world.array().status().undecided.len();
     assert!(undecided(array) > 0, "what was built has a wrong source");
     if rng.percent(30) {
         // What did not agree leaves, too.
@@ -929,16 +920,15 @@ fn accepted(array: &mut Scenario, rng: &mut Prng) {
         return;
     }
     let drive = array.drive(geometry.slot(StripeNo(stripe), rots).0);
-    let at = array.world.superblock.layout.data_offset
+    let at = array.world.superblock().layout.data_offset
         + geometry.row_offset(geometry.row(StripeNo(stripe)).1);
     let strip = geometry.strip as usize;
-    let held =
-        |array: &Scenario| array.world.drives[drive].ssd.bytes()[at as usize..][..strip].to_vec();
+    let held = |array: &Scenario| array.world.ssd(drive).bytes()[at as usize..][..strip].to_vec();
     let before = held(array);
     array.world.command(Command::AcceptData);
     if rng.percent(50) {
         array.wait("it is decided, or not", |world| {
-            world.machines().array.status().undecided.is_empty() || world.at_rest()
+            world.array().status().undecided.is_empty() || world.at_rest()
         });
         array.steps(rng.below(20));
     } else {
@@ -952,7 +942,7 @@ fn accepted(array: &mut Scenario, rng: &mut Prng) {
             .command(Command::StartScrub(ScrubMode::Check))
             .expect("it scrubs");
         array.rest();
-        let last = array.world.machines().array.status().superblock.last_scrub;
+        let last = array.world.array().status().superblock.last_scrub;
         let found = last.expect("it has ended").found.inconsistent;
         assert!(
             found == 0,

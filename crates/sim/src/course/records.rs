@@ -30,13 +30,11 @@ struct InRing {
 
 /// The ring of the only lane of a drive: where it begins and ends, and the batches that lie there.
 fn ring(array: &Scenario, drive: usize) -> (u64, u64, Vec<InRing>) {
-    let layout = array.world.superblock.layout;
-    let plan = divide(&array.world.geometry, layout.log_bytes, 1);
+    let layout = array.world.superblock().layout;
+    let plan = divide(array.world.geometry(), layout.log_bytes, 1);
     let plan = plan.expect("the log has room for one shard");
     let (first, end) = (2 * BLOCK, plan.lane_bytes);
-    let area = array.world.drives[drive]
-        .ssd
-        .peek(layout.log_offset, end as usize);
+    let area = array.world.ssd(drive).peek(layout.log_offset, end as usize);
     let area = area.expect("the log can be read");
     let from = |at: u64| scan(&area[at as usize..], layout.log_offset + at);
     let mut batches = Vec::new();
@@ -66,17 +64,17 @@ fn step_until(array: &mut Scenario, until: impl Fn(&mut Scenario) -> bool) {
 /// Goes on until no more requests than so many are under way, and not a step further: regions stay
 /// open.
 fn until_asks(array: &mut Scenario, asks: usize) {
-    while array.world.asks.len() > asks {
+    while array.world.under_way() > asks {
         array.steps(1);
     }
 }
 
 /// Goes on until so many writes of the log are in flight on a drive, a little while at most.
 fn until_logging(array: &mut Scenario, drive: usize, writes: usize) {
-    let layout = array.world.superblock.layout;
+    let layout = array.world.superblock().layout;
     let log = layout.log_offset..layout.log_offset + layout.log_bytes;
     for _ in 0..60 {
-        let ssd = &array.world.drives[drive].ssd;
+        let ssd = array.world.ssd(drive);
         let logging =
             |kind: &&IoKind| matches!(kind, IoKind::Write { offset, .. } if log.contains(offset));
         if ssd.kinds().filter(logging).count() == writes {
@@ -120,7 +118,7 @@ fn fill_ring(array: &mut Scenario, drive: usize, kept: InRing, blocks: impl Iter
 /// member.
 pub(crate) fn published_by_one(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
-    let geometry = Arc::clone(&array.world.geometry);
+    let geometry = Arc::clone(array.world.geometry());
     let strip = geometry.strip / geometry.block;
     let parity = slot(array, rng);
     // Of these stripes the same two members have the records: those of the parity and of the first
@@ -156,7 +154,7 @@ pub(crate) fn published_by_one(array: &mut Scenario, rng: &mut Prng) {
         .expect("there are two");
     let others = alike[1..].iter().cycle().take(64);
     fill_ring(array, drive, kept, others.map(|&other| block(other, 1)));
-    if array.world.asks.is_empty() {
+    if array.world.all_answered() {
         return;
     }
     until_asks(array, 0);
@@ -173,7 +171,7 @@ pub(crate) fn published_by_one(array: &mut Scenario, rng: &mut Prng) {
     array.power_cut();
     let drives = array.world.condition_on_media().0;
     if let Some(drive) = drives[usize::from(lost)] {
-        array.world.drives[drive].hidden = true;
+        array.world.hide(drive);
     }
     array.world.doubt_torn_blocks();
     array.start().rest().verify();
@@ -184,7 +182,7 @@ pub(crate) fn published_by_one(array: &mut Scenario, rng: &mut Prng) {
 /// the members get the retirement of the record late; the power goes, and that one is lost.
 pub(crate) fn given_up_beside(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
-    let geometry = Arc::clone(&array.world.geometry);
+    let geometry = Arc::clone(array.world.geometry());
     let (k, strip) = (geometry.k as u64, geometry.strip / geometry.block);
     let stripe = StripeNo(rng.below(geometry.stripes()));
     let slot_of = |column: u64| geometry.slot(stripe, column as usize).0;
@@ -200,8 +198,8 @@ pub(crate) fn given_up_beside(array: &mut Scenario, rng: &mut Prng) {
     array.begin_to_write_at((stripe.0 * k + written) * strip);
     // The list is durable: what comes next is that the record is retired.
     let listed = |array: &mut Scenario| {
-        let idle = |drive: &Drive| drive.ssd.kinds().next().is_none();
-        !array.unreadable().is_empty() && array.world.drives.iter().all(idle)
+        let idle = |drive: &Drive| drive.ssd().kinds().next().is_none();
+        !array.unreadable().is_empty() && array.world.drives().iter().all(idle)
     };
     step_until(array, listed);
     for column in (0..geometry.width as u64).filter(|&column| column != lost) {
@@ -210,18 +208,18 @@ pub(crate) fn given_up_beside(array: &mut Scenario, rng: &mut Prng) {
     step_until(array, |array| array.world.writes_in_place());
     let drive = array.drive(slot_of(lost));
     array.steps(rng.below(6)).power_cut();
-    array.world.drives[drive].hidden = true;
+    array.world.hide(drive);
     array.world.doubt_torn_blocks();
     array.start().rest().verify();
 }
 
 /// The first block of a strip lies, or lies no more.
 fn lie(array: &mut Scenario, slot: u8, stripe: StripeNo) {
-    let (geometry, layout) = (&array.world.geometry, array.world.superblock.layout);
+    let (geometry, layout) = (&array.world.geometry(), array.world.superblock().layout);
     let at = layout.data_offset + geometry.row_offset(geometry.row(stripe).1);
     let block = geometry.block as usize;
     let drive = array.drive(slot);
-    let ssd = &mut array.world.drives[drive].ssd;
+    let ssd = array.world.ssd_mut(drive);
     let mut held = ssd.bytes()[at as usize..at as usize + block].to_vec();
     held.iter_mut().for_each(|byte| *byte ^= 0x40);
     ssd.rot(at, &held);
@@ -232,7 +230,7 @@ fn lie(array: &mut Scenario, slot: u8, stripe: StripeNo) {
 /// that. The power goes, and a member that the write left alone.
 pub(crate) fn mended_in_quiet(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
-    let geometry = Arc::clone(&array.world.geometry);
+    let geometry = Arc::clone(array.world.geometry());
     let (k, strip) = (geometry.k as u64, geometry.strip / geometry.block);
     let stripe = StripeNo(rng.below(geometry.stripes()));
     let written = rng.below(k);
@@ -246,7 +244,7 @@ pub(crate) fn mended_in_quiet(array: &mut Scenario, rng: &mut Prng) {
     lie(array, parity, stripe);
     let drive = array.drive(slot_of(lost));
     array.power_cut();
-    array.world.drives[drive].hidden = true;
+    array.world.hide(drive);
     array.start().rest().verify();
 }
 
@@ -254,7 +252,7 @@ pub(crate) fn mended_in_quiet(array: &mut Scenario, rng: &mut Prng) {
 /// makes of the parities tells of that still, and a scrub mends it.
 pub(crate) fn rots_beside(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
-    let geometry = Arc::clone(&array.world.geometry);
+    let geometry = Arc::clone(array.world.geometry());
     let (k, strip) = (geometry.k as u64, geometry.strip / geometry.block);
     let stripe = StripeNo(rng.below(geometry.stripes()));
     let written = rng.below(k);

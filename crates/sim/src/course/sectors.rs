@@ -18,7 +18,7 @@ use crate::scenario::Scenario;
 /// reads it.
 pub(crate) fn rots_beside_a_bad_one(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
-    let geometry = Arc::clone(&array.world.geometry);
+    let geometry = Arc::clone(array.world.geometry());
     let (k, m) = (geometry.k, geometry.m);
     let stripe = StripeNo(rng.below(geometry.stripes()));
     let slot = |column: usize| geometry.slot(stripe, column).0;
@@ -34,10 +34,10 @@ pub(crate) fn rots_beside_a_bad_one(array: &mut Scenario, rng: &mut Prng) {
     let rotten = (bad + rng.range(1, blocks - 1)) % blocks;
     let drive = array.drive(slot(kept));
     let row = geometry.row(stripe).1;
-    let from = array.world.superblock.layout.data_offset + geometry.row_offset(row);
+    let from = array.world.superblock().layout.data_offset + geometry.row_offset(row);
     let held = |array: &Scenario, at: u64| {
         let from = from as usize + at as usize * block;
-        array.world.drives[drive].ssd.bytes()[from..from + block].to_vec()
+        array.world.ssd(drive).bytes()[from..from + block].to_vec()
     };
     let right: Vec<Vec<u8>> = (0..blocks).map(|at| held(array, at)).collect();
     array

@@ -59,32 +59,21 @@ pub fn run(run: &Run) -> Outcome {
         }
     };
     let mut world = World::new(plan, made, run.canary);
-    world.tracing = run.tracing;
+    world.print_events(run.tracing);
     strake_engine::canary::plant(run.canary.and_then(Canary::inside));
     let ended = catching(|| world.run(run.variation.without));
     strake_engine::canary::plant(None);
     let failure = match ended {
         Ok(Ok(())) => None,
         Ok(Err(failure)) => Some(*failure),
-        Err(panic) => {
-            let text = format!("panic: {panic}");
-            Some(Failure {
-                text,
-                story: world.story.clone(),
-            })
-        }
+        Err(panic) => Some(world.failed(format!("panic: {panic}"))),
     };
-    let padded = world.drives.iter().map(|drive| drive.ssd.padded);
-    world.stats.padded_batches = padded.sum();
-    world.stats.tall = u64::from(world.plan.strip > 8192);
-    world.stats.virtual_ms = world.clock.now().0 / 1_000_000;
-    Outcome {
-        seed: run.seed,
-        world: words,
-        stats: world.stats,
-        hash: world.hash.value(),
-        failure,
-    }
+    let padded = world.drives().iter().map(|drive| drive.ssd().padded);
+    let (padded_batches, tall) = (padded.sum(), world.plan().strip > 8192);
+    let mut outcome = world.outcome(run.seed, words, failure);
+    outcome.stats.padded_batches = padded_batches;
+    outcome.stats.tall = tall.into();
+    outcome
 }
 
 fn world_text(plan: &Plan) -> String {

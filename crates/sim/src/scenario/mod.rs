@@ -28,7 +28,7 @@ use crate::report::tally::Area;
 use crate::world::fault::misdirected::Armed;
 use crate::world::fault::silent::WriteFault;
 use crate::world::launch::{self, Half};
-use crate::world::{Drive, SimResult, World};
+use crate::world::{SimResult, World};
 
 /// A script under way. Every step panics with the story if it does not come out as it must.
 pub struct Scenario {
@@ -90,27 +90,8 @@ impl Scenario {
     /// power goes perhaps; nothing runs, and it is not started.
     #[must_use]
     pub fn make_anew(self, until: Option<Half>) -> Scenario {
-        let World {
-            plan,
-            drives,
-            chance,
-            ..
-        } = self.world;
-        let drives = drives.into_iter().map(|drive| Drive {
-            ssd: drive.ssd,
-            memo: drive.memo,
-            device: None,
-            doomed: false,
-            stalls: false,
-            stands: None,
-            eio_grace: None,
-            hidden: false,
-            pulled: false,
-            used: false,
-        });
-        let made = launch::make_on(&plan, drives.collect(), chance.identity, until);
         Scenario {
-            world: World::new(plan, made, None),
+            world: self.world.make_anew(until),
         }
     }
 
@@ -131,28 +112,24 @@ impl Scenario {
 
     /// Makes this many random requests and waits for the answers.
     pub fn write(&mut self, asks: u64) -> &mut Self {
-        self.world.asks_left += asks;
-        let pumped = self.world.pump();
+        let pumped = self.world.want(asks);
         self.must(pumped);
-        self.wait("requests are answered", |world| {
-            world.asks_left == 0 && world.asks.is_empty()
-        })
+        self.wait("requests are answered", |world| world.is_content())
     }
     /// Makes this many random requests, and leaves them under way after `events` events.
     pub fn begin_to_write(&mut self, asks: u64, events: u64) -> &mut Self {
-        self.world.asks_left += asks;
-        let pumped = self.world.pump();
+        let pumped = self.world.want(asks);
         self.must(pumped);
         self.steps(events)
     }
     /// Asks for a discard of the whole array, and does not wait.
     pub fn begin_to_discard(&mut self) -> &mut Self {
-        self.begin(AskKind::Discard, 0, self.world.oracle.blocks())
+        self.begin(AskKind::Discard, 0, self.world.blocks())
     }
     /// Asks to read every stripe at once, and does not wait.
     pub fn begin_to_read(&mut self) -> &mut Self {
-        let stripe = self.world.geometry.stripe_bytes() / self.world.geometry.block;
-        let all = self.world.oracle.blocks();
+        let stripe = self.world.geometry().stripe_bytes() / self.world.geometry().block;
+        let all = self.world.blocks();
         for first in (0..all).step_by(stripe as usize) {
             self.begin(AskKind::Read, first, stripe.min(all - first));
         }
@@ -164,8 +141,8 @@ impl Scenario {
     }
     /// Asks to write every stripe at once, and does not wait.
     pub fn begin_to_overwrite(&mut self) -> &mut Self {
-        let stripe = self.world.geometry.stripe_bytes() / self.world.geometry.block;
-        let all = self.world.oracle.blocks();
+        let stripe = self.world.geometry().stripe_bytes() / self.world.geometry().block;
+        let all = self.world.blocks();
         for first in (0..all).step_by(stripe as usize) {
             self.begin(AskKind::Write, first, stripe.min(all - first));
         }
@@ -276,24 +253,20 @@ impl Scenario {
     /// All fails that the device in this slot is asked for, and a moment later it vanishes.
     pub fn vanish_soon(&mut self, slot: u8) -> usize {
         let drive = self.drive(slot);
-        let device = self.world.drives[drive].device.expect("it is open");
-        self.world.vanish_soon(drive, device);
+        self.world.vanish_soon(drive);
         drive
     }
     /// Nothing gets through to the device in this slot for so long; perhaps it loses what its cache
     /// answered.
     pub fn reset(&mut self, slot: u8, us: u64, cache_lost: bool) -> &mut Self {
         let drive = self.drive(slot);
-        let deadline_us = self.world.plan.latencies.deadline_ns / 1000;
-        let volatile = self.world.drives[drive].ssd.volatile_cache();
-        self.world.drives[drive].stalls |= volatile || us >= deadline_us;
         self.world.reset(drive, 1000 * us, cache_lost);
         self
     }
     /// The device in this slot takes its time.
     pub fn slow(&mut self, slot: u8) -> &mut Self {
         let drive = self.drive(slot);
-        self.world.drives[drive].ssd.faults.slowness = 30;
+        self.world.ssd_mut(drive).faults.slowness = 30;
         self
     }
     /// The whole machine stands still; `late`: devices need a while when it goes on.
@@ -309,26 +282,25 @@ impl Scenario {
     }
     /// What is in flight is answered later than the deadline, on all devices; true if on several.
     pub fn answers_stand_still(&mut self) -> bool {
-        self.world.answers_stand_still();
-        self.world.drives.iter().any(|drive| drive.stands.is_some())
+        self.world.answers_stand_still()
     }
     /// The device in this slot answers nothing more.
     pub fn hang(&mut self, slot: u8) -> usize {
         let drive = self.drive(slot);
-        self.world.drives[drive].ssd.faults.stalls = u32::MAX;
-        self.world.drives[drive].stalls = true;
+        self.world.hang(drive);
         drive
     }
     /// Every device takes so much longer for each I/O that it has in flight.
     pub fn crowd(&mut self, ns: u64) -> &mut Self {
-        let drives = self.world.drives.iter_mut();
-        drives.for_each(|drive| drive.ssd.faults.crowding_ns = ns);
+        for drive in 0..self.world.drives().len() {
+            self.world.ssd_mut(drive).faults.crowding_ns = ns;
+        }
         self
     }
     /// The next `ios` I/Os of the device in this slot take 40 ms longer.
     pub fn pause(&mut self, slot: u8, ios: u32) -> &mut Self {
         let drive = self.drive(slot);
-        let faults = &mut self.world.drives[drive].ssd.faults;
+        let faults = &mut self.world.ssd_mut(drive).faults;
         (faults.pauses, faults.pause_ns) = (ios, 40_000_000);
         self
     }
@@ -338,17 +310,17 @@ impl Scenario {
     }
     /// Makes one request and tells how long it took, microseconds.
     pub fn ask_us(&mut self, kind: AskKind, first: u64, count: u64) -> u64 {
-        let begun = self.world.clock.now();
+        let begun = self.world.now();
         self.begin(kind, first, count);
-        while !self.world.asks.is_empty() {
+        while !self.world.all_answered() {
             self.steps(1);
         }
-        self.world.clock.now().since(begun) / 1000
+        self.world.now().since(begun) / 1000
     }
     /// Reads every block once, one after the other, and tells how long the slowest took,
     /// microseconds.
     pub fn read_each_us(&mut self) -> u64 {
-        let blocks = 0..self.world.oracle.blocks();
+        let blocks = 0..self.world.blocks();
         let times: Vec<u64> = blocks.map(|block| self.read_us(block, 1)).collect();
         times.into_iter().max().expect("there are blocks")
     }
@@ -356,7 +328,7 @@ impl Scenario {
     pub fn hedges(&mut self) -> HedgeCounts {
         self.sleep();
         let mut all = HedgeCounts::default();
-        for member in self.world.machines().array.status().members {
+        for member in self.world.array().status().members {
             all.add(&member.latency.hedges);
         }
         all
@@ -373,8 +345,8 @@ impl Scenario {
     }
     /// A drive that vanished is there again (at the next start).
     pub fn bring_back(&mut self, drive: usize) -> &mut Self {
-        self.world.drives[drive].ssd.faults.gone = false;
-        self.world.drives[drive].hidden = false;
+        self.world.ssd_mut(drive).faults.gone = false;
+        self.world.set_hidden(drive, false);
         self
     }
     /// The drive of a member that is out comes back, and is offered to the running array.
@@ -387,9 +359,9 @@ impl Scenario {
     }
     /// The device in this slot vanishes and loses what its cache held.
     pub fn pull(&mut self, slot: u8) -> &mut Self {
-        let before = std::mem::replace(&mut self.world.plan.pulled_percent, 100);
-        self.lose(slot);
-        self.world.plan.pulled_percent = before;
+        let drive = self.drive(slot);
+        let vanished = self.world.vanish_pulled(drive, 100);
+        self.must(vanished);
         self
     }
     /// Is this drive serving, or being rebuilt?
@@ -402,10 +374,10 @@ impl Scenario {
     /// Every block of one row of a slot becomes unreadable.
     pub fn spoil(&mut self, slot: u8, row: u64) -> &mut Self {
         let drive = self.drive(slot);
-        let block = self.world.geometry.block;
-        let from = self.world.superblock.layout.data_offset + row * self.world.geometry.strip;
-        let blocks = from / block..(from + self.world.geometry.strip) / block;
-        self.world.drives[drive].ssd.faults.latent.extend(blocks);
+        let block = self.world.geometry().block;
+        let from = self.world.superblock().layout.data_offset + row * self.world.geometry().strip;
+        let blocks = from / block..(from + self.world.geometry().strip) / block;
+        self.world.ssd_mut(drive).faults.latent.extend(blocks);
         self
     }
     /// Writes blocks of the array and waits for the answer.
@@ -418,12 +390,12 @@ impl Scenario {
         };
         let submitted = self.world.submit(ask);
         self.must(submitted);
-        self.wait("it is written", |world| world.asks.is_empty())
+        self.wait("it is written", |world| world.all_answered())
     }
     /// Writes every block, a stripe at a time.
     pub fn fill(&mut self) -> &mut Self {
-        let (all, block) = (self.world.oracle.blocks(), self.world.geometry.block);
-        let stripe = self.world.geometry.stripe_bytes() / block;
+        let (all, block) = (self.world.blocks(), self.world.geometry().block);
+        let stripe = self.world.geometry().stripe_bytes() / block;
         for first in (0..all).step_by(stripe as usize) {
             self.write_at(first, stripe.min(all - first));
         }
@@ -431,7 +403,7 @@ impl Scenario {
     }
     /// A piece of a stripe rots silently in this column.
     pub fn rot(&mut self, stripe: u64, column: usize) -> &mut Self {
-        let block = self.world.geometry.block as usize;
+        let block = self.world.geometry().block as usize;
         self.world.rot_at(StripeNo(stripe), column, 0, block);
         self
     }
@@ -443,8 +415,7 @@ impl Scenario {
     }
     /// Starts a scrub that must find nothing.
     pub fn begin_to_scrub(&mut self) -> &mut Self {
-        self.world.scrub_must_agree = true;
-        self.world.command(Command::StartScrub(ScrubMode::Check));
+        self.world.begin_scrub(ScrubMode::Check, true);
         self
     }
     /// One block of one row of a slot becomes unreadable.
@@ -454,10 +425,10 @@ impl Scenario {
     }
     /// The same by drive, also while nothing runs.
     pub fn spoil_drive(&mut self, drive: usize, row: u64, block: u64) -> &mut Self {
-        let geometry = &self.world.geometry;
-        let from = self.world.superblock.layout.data_offset + row * geometry.strip;
+        let geometry = &self.world.geometry();
+        let from = self.world.superblock().layout.data_offset + row * geometry.strip;
         let sector = from / geometry.block + block;
-        self.world.drives[drive].ssd.faults.latent.insert(sector);
+        self.world.ssd_mut(drive).faults.latent.insert(sector);
         self.world.note_lost_blocks();
         self
     }
@@ -469,7 +440,7 @@ impl Scenario {
         fault: WriteFault,
         skip: u64,
     ) -> &mut Self {
-        self.world.metadata.armed = Some(Armed {
+        self.world.misdirect(Armed {
             fault,
             area,
             drive: Some(drive),
@@ -488,31 +459,31 @@ impl Scenario {
         };
         let submitted = self.world.submit(ask);
         self.must(submitted);
-        self.wait("the request is answered", |world| world.asks.is_empty())
+        self.wait("the request is answered", |world| world.all_answered())
     }
     /// Writes every block in order, `count` at a time, with `depth` requests under way.
     pub fn stream(&mut self, count: u64, depth: usize) -> &mut Self {
-        for first in (0..self.world.oracle.blocks()).step_by(count as usize) {
-            self.wait("requests are answered", |world| world.asks.len() < depth);
+        for first in (0..self.world.blocks()).step_by(count as usize) {
+            self.wait("requests are answered", |world| world.under_way() < depth);
             self.begin(AskKind::Write, first, count);
         }
         self
     }
     /// Writes every block.
     pub fn write_all(&mut self) -> &mut Self {
-        let (total, piece) = (self.world.oracle.blocks(), self.stripe_blocks());
+        let (total, piece) = (self.world.blocks(), self.stripe_blocks());
         for first in (0..total).step_by(piece as usize) {
             self.ask(AskKind::Write, first, piece.min(total - first));
         }
         self.ask(AskKind::Flush, 0, 0)
     }
     fn stripe_blocks(&self) -> u64 {
-        self.world.geometry.stripe_bytes() / self.world.geometry.block
+        self.world.geometry().stripe_bytes() / self.world.geometry().block
     }
     /// Blocks that the array calls unreadable.
     pub fn unreadable(&mut self) -> Vec<u64> {
-        let block = self.world.geometry.block;
-        let ranges = self.world.machines().array.status().unreadable;
+        let block = self.world.geometry().block;
+        let ranges = self.world.array().status().unreadable;
         let blocks = ranges
             .into_iter()
             .flat_map(|r| r.start / block..r.end / block);
@@ -520,7 +491,7 @@ impl Scenario {
     }
     /// Blocks that answered an error when everything was read last.
     pub fn fails(&self) -> Vec<u64> {
-        let mut blocks = self.world.refused_blocks.clone();
+        let mut blocks = self.world.refused_blocks().to_vec();
         blocks.sort_unstable();
         blocks
     }
@@ -535,9 +506,9 @@ impl Scenario {
     /// Why it was refused.
     pub fn answer(&mut self, id: CommandId) -> Result<(), CommandError> {
         self.wait("the command is answered", |world| {
-            world.done.contains_key(&id)
+            world.answer_to(id).is_some()
         });
-        self.world.done[&id].map(|_| ())
+        self.world.answer_to(id).expect("it is answered")
     }
     /// Adds a fresh device.
     pub fn add(&mut self) -> &mut Self {
@@ -582,14 +553,14 @@ impl Scenario {
     pub fn start(&mut self) -> &mut Self {
         let launched = self.world.launch();
         self.must(launched);
-        self.wait("the array serves", |world| world.machines().started)
+        self.wait("the array serves", |world| world.serves())
     }
     /// Why the array cannot be started from what is there; what the drives hold must not change by
     /// that.
     pub fn refused(&mut self, force: bool) -> StartError {
         let bytes = |world: &World| -> Vec<Vec<u8>> {
-            let drives = world.drives.iter();
-            drives.map(|drive| drive.ssd.bytes().to_vec()).collect()
+            let drives = world.drives().iter();
+            drives.map(|drive| drive.ssd().bytes().to_vec()).collect()
         };
         let before = bytes(&self.world);
         let refusal = self.world.assemble(force).expect_err("it must be refused");
@@ -603,7 +574,7 @@ impl Scenario {
         self.world.give_up(&array);
         let launched = self.world.launch_as(true);
         self.must(launched);
-        self.wait("the array serves", |world| world.machines().started)
+        self.wait("the array serves", |world| world.serves())
     }
     /// Starts the process without waiting until it serves.
     pub fn begin_to_start(&mut self) -> &mut Self {
@@ -619,7 +590,7 @@ impl Scenario {
     }
     /// The array's state.
     pub fn state(&mut self) -> ArrayState {
-        self.world.machines().array.status().state
+        self.world.array().status().state
     }
     /// Goes on with rebuilds, waits for them, and demands that every member is in sync.
     pub fn made_whole(&mut self) -> &mut Self {

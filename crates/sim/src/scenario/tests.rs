@@ -70,11 +70,11 @@ fn a_leftover_is_taken_away_when_its_last_witness_is() {
         }
         told += 1;
         for away in [second, third] {
-            raid1.world.drives[away].hidden = true;
+            raid1.world.hide(away);
         }
         raid1.start().write(20).rest().stop().bring_back(third);
         assert!(raid1.world.unwitnessed().is_empty(), "seed {seed}");
-        raid1.world.drives[fourth].hidden = true;
+        raid1.world.hide(fourth);
         assert_eq!(raid1.world.unwitnessed(), [third], "seed {seed}");
         raid1.world.take_leftovers_away();
         raid1.start().verify();
@@ -92,16 +92,13 @@ fn a_device_that_lost_its_power_returns_only_where_it_is_known_to_be_out() {
         let mut raid1 = Scenario::new("1", 4).seed(seed).start();
         let pulled = raid1.drive(0);
         raid1.world.command(Command::Fail(Slot(3)));
-        raid1.world.drives[pulled].pulled = true;
-        raid1.lose(0);
-        raid1.world.drives[pulled].pulled = true;
-        raid1.write(3).steps(seed % 30).kill();
+        raid1.pull(0).write(3).steps(seed % 30).kill();
         let mut known = raid1.world.present();
         known.retain(|(index, sb)| *index != pulled && sb.epoch > Epoch(1));
         let out = known.iter().filter(|(_, sb)| !sb.slots[0].state.is_live());
         let out = !known.is_empty() && out.count() == known.len();
         raid1.world.bring_back(100);
-        let back = !raid1.world.drives[pulled].ssd.faults.gone;
+        let back = !raid1.world.ssd(pulled).faults.gone;
         assert!(!back || out, "seed {seed}");
         kept_away += u32::from(!back && !known.is_empty());
         returned += u32::from(back);

@@ -34,10 +34,11 @@ impl<T> Ord for Entry<T> {
 }
 
 /// The queue of what is to happen.
-pub struct Clock<T> {
+pub(super) struct Clock<T> {
     now: Time,
     sequence: u64,
     queue: BinaryHeap<Reverse<Entry<T>>>,
+    lanes: Lanes,
 }
 
 impl<T> Default for Clock<T> {
@@ -46,21 +47,22 @@ impl<T> Default for Clock<T> {
             now: Time(1),
             sequence: 0,
             queue: BinaryHeap::new(),
+            lanes: Lanes::default(),
         }
     }
 }
 
 impl<T> Clock<T> {
     /// The present.
-    pub fn now(&self) -> Time {
+    pub(super) fn now(&self) -> Time {
         self.now
     }
     /// `what` happens `ns` nanoseconds from now.
-    pub fn after(&mut self, ns: u64, what: T) {
+    pub(super) fn after(&mut self, ns: u64, what: T) {
         self.at(Time(self.now.0.saturating_add(ns)), what);
     }
     /// `what` happens at `at`, or now if that is past.
-    pub fn at(&mut self, at: Time, what: T) {
+    pub(super) fn at(&mut self, at: Time, what: T) {
         self.sequence += 1;
         let entry = Entry {
             at: at.max(self.now),
@@ -69,33 +71,44 @@ impl<T> Clock<T> {
         };
         self.queue.push(Reverse(entry));
     }
+    /// `what` arrives when it has travelled `ns`, and after all that was sent on its lane before.
+    pub(super) fn send(&mut self, from: Place, to: Place, ns: u64, what: T) {
+        let at = self.lanes.arrival(from, to, self.now, ns);
+        self.at(at, what);
+    }
+    /// What is sent from `from` from now on does not overtake what `other` has sent to the same
+    /// place: they are one thread.
+    pub(super) fn join(&mut self, from: Place, other: Place, to: Place) {
+        self.lanes.join(from, other, to);
+    }
     /// When the next happening comes.
-    pub fn next_at(&self) -> Option<Time> {
+    pub(super) fn next_at(&self) -> Option<Time> {
         self.queue.peek().map(|Reverse(next)| next.at)
     }
     /// Goes to the next happening.
-    pub fn advance(&mut self) -> Option<T> {
+    pub(super) fn advance(&mut self) -> Option<T> {
         let Reverse(entry) = self.queue.pop()?;
         self.now = entry.at;
         Some(entry.what)
     }
     /// The next happening, if it comes within `ns` and is one of these: it comes now.
-    pub fn next_if(&mut self, ns: u64, wanted: impl Fn(&T) -> bool) -> Option<T> {
+    pub(super) fn next_if(&mut self, ns: u64, wanted: impl Fn(&T) -> bool) -> Option<T> {
         let Reverse(next) = self.queue.peek()?;
         let soon = next.at.0 <= self.now.0.saturating_add(ns);
         let Reverse(entry) = (soon && wanted(&next.what)).then(|| self.queue.pop())??;
         Some(entry.what)
     }
     /// Nothing that was to happen will.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.queue.clear();
+        self.lanes = Lanes::default();
     }
     /// Lets time pass while nothing runs.
-    pub fn pass(&mut self, ns: u64) {
+    pub(super) fn pass(&mut self, ns: u64) {
         self.now = Time(self.now.0 + ns);
     }
     /// Nothing happens for so long, and all that was to happen does so later.
-    pub fn stand_still(&mut self, ns: u64) {
+    pub(super) fn stand_still(&mut self, ns: u64) {
         self.now = Time(self.now.0 + ns);
         let later = |Reverse(entry): Reverse<Entry<T>>| {
             let at = Time(entry.at.0 + ns);
@@ -105,20 +118,17 @@ impl<T> Clock<T> {
             .into_iter()
             .map(later)
             .collect();
-    }
-    /// Happenings waiting.
-    pub fn len(&self) -> usize {
-        self.queue.len()
+        self.lanes.stand_still(ns);
     }
     /// Nothing is to happen.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 }
 
 /// The sender or receiver of a message: each ordered pair is a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// The array's control.
     Array,
     /// A shard.
@@ -140,7 +150,7 @@ impl Place {
 }
 
 /// When the last message of each lane arrives, so that none overtakes another.
-pub struct Lanes([Time; PLACES * PLACES]);
+struct Lanes([Time; PLACES * PLACES]);
 
 impl Default for Lanes {
     fn default() -> Self {
@@ -150,22 +160,20 @@ impl Default for Lanes {
 
 impl Lanes {
     /// When a message that is sent now and travels `ns` arrives.
-    pub fn arrival(&mut self, from: Place, to: Place, now: Time, ns: u64) -> Time {
+    fn arrival(&mut self, from: Place, to: Place, now: Time, ns: u64) -> Time {
         let last = &mut self.0[from.index() * PLACES + to.index()];
         *last = Time(now.0 + ns).max(Time(last.0 + 1));
         *last
     }
 
     /// What is on its way arrives so much later.
-    pub fn stand_still(&mut self, ns: u64) {
+    fn stand_still(&mut self, ns: u64) {
         for last in &mut self.0 {
             *last = Time(last.0 + ns);
         }
     }
 
-    /// What is sent from `from` from now on does not overtake what `other` has sent to the same
-    /// place: they are one thread.
-    pub fn join(&mut self, from: Place, other: Place, to: Place) {
+    fn join(&mut self, from: Place, other: Place, to: Place) {
         let others = self.0[other.index() * PLACES + to.index()];
         let last = &mut self.0[from.index() * PLACES + to.index()];
         *last = others.max(*last);

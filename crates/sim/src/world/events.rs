@@ -45,7 +45,7 @@ impl World {
             EventKind::GivenUp { offset, len } => {
                 let size = self.geometry.block;
                 for block in offset / size..(offset + len) / size {
-                    if !self.torn_blocks.contains(&block) {
+                    if !self.expected.torn_blocks.contains(&block) {
                         return self.failure(format!("block {block} was given up"));
                     }
                     self.oracle.undefine(block, 1);
@@ -59,13 +59,13 @@ impl World {
             } => self.is_accepted(offset, len),
             EventKind::LevelLowered { .. } => {
                 self.stats.lowered += 1;
-                self.reshaped_at = Some(self.stats.events);
+                self.admin.reshaped_at = Some(self.stats.events);
             }
             EventKind::Grown { .. } | EventKind::LevelRaised { .. } => {
-                self.reshaped_at = Some(self.stats.events);
+                self.admin.reshaped_at = Some(self.stats.events);
             }
             EventKind::MemberSlow { .. } => self.stats.slow_members += 1,
-            EventKind::Started { unclean: true } if self.clean => {
+            EventKind::Started { unclean: true } if self.expected.clean => {
                 return self.failure("the array was stopped cleanly and does not know it");
             }
             _ => {}
@@ -87,7 +87,7 @@ impl World {
                 JobKind::Init => self.stats.inits += 1,
                 JobKind::Scrub => {
                     self.stats.scrubs += 1;
-                    if inconsistent > 0 && self.scrub_must_agree {
+                    if inconsistent > 0 && self.expected.scrub_must_agree {
                         self.note(format!("{event:?}"));
                         return self
                             .failure(format!("a scrub found {inconsistent} stripes inconsistent"));
@@ -106,7 +106,7 @@ impl World {
             EventKind::JobStopped {
                 kind: JobKind::Restripe,
                 cause: StopCause::Inconsistent,
-            } if self.silent.corrupt.is_empty() => {
+            } if !self.is_corrupt() => {
                 return self.failure("rows that nobody lied about stopped a move");
             }
             _ => {}
@@ -117,12 +117,12 @@ impl World {
     fn member_out(&mut self, device: Option<DeviceId>, cause: OutCause) -> SimResult {
         self.judge_loss(device, cause)?;
         self.judge_verdict(device, cause)?;
-        self.leaving.extend(device);
+        self.expected.leaving.extend(device);
         if let Some(device) = device {
-            self.pasts.member_left(self.devices[device.0 as usize]);
+            self.pasts.member_left(self.drive_of(device));
         }
         self.stats.losses += 1;
-        self.last_loss = self.oracle.moment();
+        self.expected.last_loss = self.oracle.moment();
         self.doubt_torn_blocks();
         self.note_lost_blocks();
         Ok(())
@@ -131,7 +131,7 @@ impl World {
     /// A member has too many read errors, and the array may have no spare of its own: there is one
     /// elsewhere, or none.
     pub(crate) fn answer_failing(&mut self, slot: Slot) {
-        let members = self.machines().array.status().members;
+        let members = self.array().status().members;
         let wants = members
             .iter()
             .any(|m| m.slot == Some(slot) && m.wants_spare);
@@ -140,7 +140,7 @@ impl World {
             Some(new) => {
                 let device = new.device;
                 let id = self.command(Command::Replace(slot, new));
-                self.offered.insert(id, vec![device]);
+                self.admin.offered.insert(id, vec![device]);
             }
             None if wants => drop(self.command(Command::SparesElsewhere(false))),
             None => {}

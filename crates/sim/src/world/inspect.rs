@@ -12,7 +12,6 @@ use strake_engine::units::*;
 use strake_format::{Level, MemberUuid, RegionState, SlotState, Superblock};
 
 use crate::canary::Canary;
-use crate::world::clock::Lanes;
 use crate::world::fault::tolerance::{Condition, Rules, Situation, Tolerance};
 use crate::world::{Machines, SimResult, World};
 
@@ -94,14 +93,14 @@ impl World {
     /// What serves each slot, as the array says.
     pub fn looks(&mut self) -> Vec<Look> {
         let mut looks = vec![Look::default(); self.geometry.slots()];
-        let status = self.machines().array.status();
+        let status = self.array().status();
         for member in &status.members {
             let Some(slot) = member.slot else { continue };
             // A slot of another shape, which is not announced yet.
             let Some(look) = looks.get_mut(slot.index()) else {
                 continue;
             };
-            let drive = member.device.map(|device| self.devices[device.0 as usize]);
+            let drive = member.device.map(|device| self.drive_of(device));
             match member.state {
                 MemberState::InSync => look.in_sync = drive,
                 MemberState::Rebuilding => look.incoming = drive,
@@ -124,11 +123,11 @@ impl World {
     /// When the status shows a slot in sync, another member may be pulled: so every member shown as
     /// in sync must record all of them as in sync, also after a crash.
     pub(crate) fn shown_is_on_media(&mut self, shown: &[(usize, usize)]) -> SimResult<()> {
-        if !self.silent.corrupt.is_empty() {
+        if self.is_corrupt() {
             return Ok(());
         }
         for &(_, holder) in shown {
-            let Some(table) = self.drives[holder].superblock(self.array) else {
+            let Some(table) = self.table_of(holder) else {
                 continue;
             };
             // Of a superblock that went astray the others tell.
@@ -150,13 +149,11 @@ impl World {
 
     /// Drives with a place that is not surely theirs yet.
     pub(crate) fn newcomers(&mut self) -> Vec<usize> {
-        let status = self.machines().array.status();
+        let status = self.array().status();
         let joins = |member: &&MemberStatus| member.state == MemberState::Rebuilding;
         let devices = status.members.iter().filter(joins);
         let devices = devices.filter_map(|member| member.device);
-        devices
-            .map(|device| self.devices[device.0 as usize])
-            .collect()
+        devices.map(|device| self.drive_of(device)).collect()
     }
 
     /// They have no table that a member lacks which was shown in sync, or which that table calls in
@@ -167,11 +164,11 @@ impl World {
         newcomers: &[usize],
         shown: &[(usize, usize)],
     ) -> SimResult<()> {
-        if !self.silent.corrupt.is_empty() {
+        if self.is_corrupt() {
             return Ok(());
         }
         let table = |drive: usize| {
-            let table = self.drives[drive].superblock(self.array);
+            let table = self.table_of(drive);
             table.filter(|_| !self.is_damaged(drive))
         };
         for &newcomer in newcomers {
@@ -223,13 +220,13 @@ impl World {
         };
         let slots = looks.iter().map(whole).collect();
         let regions = self.geometry.regions();
-        let array = &self.machines().array;
+        let array = self.array();
         let dirty = (0..regions).any(|region| array.region(RegionNo(region)) == RegionState::Dirty);
         let array_ios = self.machines().array_ios;
-        let writing = dirty || array_ios > 0 || !self.asks.is_empty();
+        let writing = dirty || array_ios > 0 || !self.all_answered();
         Situation {
             slots,
-            resyncing: self.resyncing,
+            resyncing: self.expected.resyncing,
             writing,
         }
     }
@@ -293,12 +290,12 @@ impl World {
 
     /// Finds out whether redundancy is still untrue after an unclean stop.
     pub fn refresh_resyncing(&mut self) {
-        if !self.resyncing {
+        if !self.expected.resyncing {
             return;
         }
         let regions = self.geometry.regions();
         let started = self.machines().started;
-        let array = &self.machines().array;
+        let array = self.array();
         let unsynced =
             (0..regions).any(|region| array.region(RegionNo(region)) == RegionState::NeedSync);
         let job = array
@@ -307,7 +304,7 @@ impl World {
             .iter()
             .any(|job| job.kind == JobKind::Resync);
         if started && !unsynced && !job && !self.untrusted_on_media() {
-            self.resyncing = false;
+            self.expected.resyncing = false;
         }
     }
 
@@ -315,8 +312,8 @@ impl World {
     /// say so.
     pub(crate) fn covered_on_media(&self) -> bool {
         // Of superblocks that are being written some may be durable after a power cut.
-        let new_policy = self.new_policy.as_ref();
-        let changes = new_policy.is_some_and(|id| self.commands.contains_key(id));
+        let new_policy = self.admin.new_policy.as_ref();
+        let changes = new_policy.is_some_and(|id| self.admin.commands.contains_key(id));
         !changes && self.present().iter().all(|(_, sb)| sb.covered)
     }
 
@@ -327,7 +324,7 @@ impl World {
         let sound = members.filter(|&index| !self.is_damaged(index));
         sound.into_iter().any(|index| {
             let ssd = &self.drives[index].ssd;
-            let Some(sb) = self.drives[index].superblock(self.array) else {
+            let Some(sb) = self.table_of(index) else {
                 return false;
             };
             let pages = crate::world::launch::map(ssd, &sb, crate::world::launch::Reading::Right);
@@ -348,14 +345,17 @@ impl World {
     pub fn tolerance(&self) -> Tolerance {
         let geometry = &self.geometry;
         Tolerance {
-            groups: geometry.neighbours().chain(self.wary.clone()).collect(),
+            groups: geometry
+                .neighbours()
+                .chain(self.admin.wary.clone())
+                .collect(),
             tolerated: geometry.m,
             mirrored: geometry.mirrored() && !self.becomes_parity(),
             rules: Rules {
                 write_hole_closed: self.covered_on_media(),
                 lose_in_resync: self.plan.lose_in_resync,
                 lose_blocks: self.plan.lose_blocks,
-                errors_fail_members: !self.errors_forgiven,
+                errors_fail_members: !self.admin.errors_forgiven,
             },
         }
     }
@@ -371,10 +371,7 @@ impl World {
     /// What the engine must know of a drive.
     pub fn info(&self, drive: usize) -> DeviceInfo {
         let ssd = &self.drives[drive].ssd;
-        let hides = self
-            .planted
-            .as_ref()
-            .is_some_and(|p| p.canary == Canary::CacheHidden);
+        let hides = self.has(Canary::CacheHidden);
         DeviceInfo {
             bytes: ssd.len(),
             block_bytes: ssd.block as u32,
@@ -397,20 +394,12 @@ impl World {
         self.count_hedges();
         self.clock.clear();
         self.volumes.iter_mut().for_each(|volumes| volumes.forget());
-        self.leaving.clear();
-        self.lanes = Lanes::default();
+        self.expected.leaving.clear();
         self.machines = None;
-        self.reading = 0;
-        self.held = None;
-        self.next_ask_at = Time(0);
-        self.asks.clear();
-        self.commands.clear();
-        self.offered.clear();
-        self.done.clear();
-        self.refusals.clear();
-        self.asks_left = 0;
-        self.scrub_must_agree = false;
-        self.excused.clear();
+        self.user.forget();
+        self.admin.forget();
+        self.expected.scrub_must_agree = false;
+        self.expected.excused.clear();
         for drive in &mut self.drives {
             let lost = drive.ssd.faults.reset.take().is_some_and(|r| r.cache_lost);
             if lost && drive.device.is_some() {
@@ -462,16 +451,17 @@ impl World {
     /// The state of things, in words.
     pub fn state_text(&mut self) -> String {
         let asks: Vec<String> = self
+            .user
             .asks
             .iter()
             .take(4)
             .map(|(id, a)| format!("{} {:?}", id.0, a.ask))
             .collect();
-        let commands: Vec<&String> = self.commands.values().collect();
+        let commands: Vec<&String> = self.admin.commands.values().collect();
         let queues: Vec<usize> = self.drives.iter().map(|d| d.ssd.in_flight()).collect();
         let mut text = format!(
             "requests {} {asks:?}, commands {commands:?}, I/Os in flight {queues:?}",
-            self.asks.len()
+            self.user.asks.len()
         );
         if let Some(machines) = &self.machines {
             let status = machines.array.status();

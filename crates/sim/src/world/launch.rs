@@ -53,18 +53,7 @@ fn fresh_drives(plan: &Plan, identity: &mut Prng) -> Vec<Drive> {
     };
     plan.devices
         .iter()
-        .map(|device| Drive {
-            ssd: fresh(device, identity),
-            memo: Memo::default(),
-            device: None,
-            doomed: false,
-            hidden: false,
-            pulled: false,
-            used: false,
-            stalls: false,
-            stands: None,
-            eio_grace: None,
-        })
+        .map(|device| Drive::new(fresh(device, identity)))
         .collect()
 }
 
@@ -397,6 +386,16 @@ fn lists(ssd: &Ssd, superblock: &Superblock) -> [Option<UnreadableList>; 2] {
 }
 
 impl World {
+    /// Another array of the same kind, with other identities, on the same devices, made until the
+    /// power goes perhaps; nothing runs, and it is not started.
+    #[must_use]
+    pub fn make_anew(self, until: Option<Half>) -> World {
+        let drives = self.drives.into_iter();
+        let drives = drives.map(|drive| Drive::new(drive.ssd)).collect();
+        let made = make_on(&self.plan, drives, self.chance.identity, until);
+        World::new(self.plan, made, None)
+    }
+
     /// While nothing runs: another array of the same plan is made over the devices of this one, up
     /// to some step; a search for this array finds what that left of it.
     pub fn make_over(&mut self, half: Half) {
@@ -419,7 +418,7 @@ impl World {
         let found = self.drives.iter().enumerate().filter_map(|(index, drive)| {
             let there = drive.used && !drive.hidden && !drive.ssd.faults.gone;
             there
-                .then(|| drive.superblock(self.array))
+                .then(|| drive.superblock(self.superblock.array))
                 .flatten()
                 .map(|sb| (index, sb))
         });
@@ -470,7 +469,7 @@ impl World {
         }
         if let Some(base) = gather::log_base(&found) {
             for found in &mut found {
-                let index = self.devices[found.device.0 as usize];
+                let index = self.drive_of(found.device);
                 found.log = log(&self.drives[index].ssd, &found.superblock, base);
             }
         }
@@ -563,8 +562,8 @@ impl World {
         // Answers of one shard's pieces are held until those of the others have come: the pools
         // must be large enough for that. With one shard the engine itself keeps the measure.
         let reserved = 2 * limits::widest(&geometry) + 2;
-        self.strips_most = pools[0].largest_count();
-        self.reading_most = match self.shards {
+        self.user.strips_most = pools[0].largest_count();
+        self.user.reading_most = match self.shards {
             1 => 1 << 32,
             _ => (pools[0].free() - reserved) as u64,
         };
@@ -591,11 +590,11 @@ impl World {
             array_ios: 0,
         });
         let regions = self.geometry.regions();
-        let array = &self.machines().array;
-        self.resyncing |=
+        let array = self.array();
+        self.expected.resyncing |=
             (0..regions).any(|region| array.region(RegionNo(region)) == RegionState::NeedSync);
         let now = self.clock.now();
-        self.machines().array.start(now);
+        self.array().start(now);
         self.note_lost_blocks();
         self.poll_array()?;
         self.poll_shards()
@@ -608,11 +607,11 @@ impl World {
         if **geometry != *self.geometry && same_bytes(geometry, &self.geometry) {
             self.stats.folded += u64::from(geometry.strip > self.geometry.strip);
             // Until it serves, the next start may find it as it was; so may another half.
-            self.reshaping = true;
+            self.admin.reshaping = true;
             self.take_shape(Arc::clone(geometry), superblock);
         } else if **geometry != *self.geometry {
             // It was cut off when it had changed and before that was announced.
-            if !self.reshaping {
+            if !self.admin.reshaping {
                 return self.failure(format!("the geometry changed: {geometry:?}"));
             }
             let moved = |geometry: &Geometry| geometry.old_shape.map(|old| old.moved);
@@ -624,7 +623,7 @@ impl World {
             }
             self.take_shape(Arc::clone(geometry), superblock);
         }
-        self.reshaping |= moves;
+        self.admin.reshaping |= moves;
         Ok(())
     }
 
@@ -633,7 +632,7 @@ impl World {
         let threshold = self
             .plan
             .read_error_threshold
-            .filter(|_| !self.errors_forgiven)?;
+            .filter(|_| !self.admin.errors_forgiven)?;
         Some(self.command(Command::Set(Setting::ReadErrorThreshold(threshold))))
     }
 }

@@ -68,7 +68,7 @@ impl World {
             self.drives[index].ssd.faults.latent.contains(&sector)
         };
         let gone: Vec<usize> = (0..width).filter(unreadable).collect();
-        let distrusted = self.resyncing && !geometry.mirrored();
+        let distrusted = self.expected.resyncing && !geometry.mirrored();
         if gone.len() <= geometry.m && !distrusted {
             return Vec::new();
         }
@@ -94,7 +94,7 @@ impl World {
             // There a read may fail for no reason, and parity does not help.
             let place = self.geometry.locate(block * size);
             let region = self.geometry.region(self.geometry.row(place.stripe).1);
-            if self.excused.contains(&region) {
+            if self.expected.excused.contains(&region) {
                 self.oracle.doubt(block);
             }
             self.gives_up_decay(block);

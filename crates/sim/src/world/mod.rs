@@ -6,7 +6,8 @@
 //!
 //! Deliberately absent: which faults come when (`life`), how an array is put together (`launch`).
 
-pub mod clock;
+mod admin;
+mod clock;
 pub mod events;
 pub mod fault;
 pub mod inspect;
@@ -16,6 +17,7 @@ pub mod lost_blocks;
 pub mod redundancy;
 pub mod reshape;
 mod standstill;
+mod trace;
 pub mod user;
 pub(crate) mod volumes;
 
@@ -26,22 +28,30 @@ use std::sync::Arc;
 use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_engine::{
-    Array, EioGrace, Geometry, Pulse, Retried, RetryState, Router, Shard, Verdict,
+    Array, EioGrace, Geometry, HedgeRules, Pulse, Retried, RetryState, Router, Shard, Verdict,
 };
-use strake_format::{ArrayUuid, Superblock};
+use strake_format::Superblock;
 
 use crate::canary::Canary;
 use crate::drive::{self, OpNo, Owner, Ssd, Timing};
 use crate::oracle::Oracle;
 use crate::plan::Plan;
-use crate::plan::workload::{self, Ask, Swarm};
-use crate::prng::{Prng, Purpose, TraceHash};
-use crate::report::words::{command_text, io_text, micros, op_text};
+use crate::plan::workload::Swarm;
+use crate::prng::{Prng, Purpose};
+use crate::report::words::{io_text, op_text};
 use crate::report::{Failure, Stats};
-use crate::world::clock::{Clock, Lanes, Place};
+use crate::world::admin::Admin;
+use crate::world::clock::{Clock, Place};
+use crate::world::fault::decay::Decay;
+use crate::world::fault::metadata::Metadata;
+use crate::world::fault::past::Pasts;
 use crate::world::fault::planted::Planted;
 use crate::world::fault::silent::Silent;
-use crate::world::user::PendingRequest;
+use crate::world::launch::Memo;
+use crate::world::life::beyond_tolerance::Demand;
+use crate::world::trace::Trace;
+use crate::world::user::User;
+use crate::world::volumes::Volumes;
 
 /// The longest delay of messages from the array to a slow shard, nanoseconds.
 const SLOW_MAIL_NS: u64 = 2_000_000;
@@ -50,7 +60,7 @@ const SLOW_MAIL_NS: u64 = 2_000_000;
 pub type SimResult<T = ()> = Result<T, Box<Failure>>;
 
 /// What travels on the clock's queue.
-pub enum Happening {
+pub(crate) enum Happening {
     /// An I/O of a drive ends.
     Io(usize, OpNo),
     /// One that failed on its way is tried again.
@@ -101,77 +111,110 @@ pub enum Happening {
 /// A drive and what the simulator knows of it.
 pub struct Drive {
     /// The drive.
-    pub ssd: Ssd,
-    pub(crate) memo: crate::world::launch::Memo,
+    ssd: Ssd,
+    memo: Memo,
     /// The engine's number for it, while it is open.
-    pub device: Option<DeviceId>,
+    device: Option<DeviceId>,
     /// A fault that will surely fail it is under way.
-    pub doomed: bool,
+    doomed: bool,
     /// Left out at the next start.
-    pub hidden: bool,
+    hidden: bool,
     /// It lost its power when it vanished.
-    pub pulled: bool,
+    pulled: bool,
     /// It belongs, or belonged, to the array.
-    pub used: bool,
+    used: bool,
     /// It does not answer in time, or did not, and is to be there again by itself.
-    pub stalls: bool,
+    stalls: bool,
     /// Its errors that say nothing of why, since it was opened as this device.
-    pub(crate) eio_grace: Option<(DeviceId, EioGrace)>,
+    eio_grace: Option<(DeviceId, EioGrace)>,
     /// It stands still beside others until then.
-    pub(crate) stands: Option<Time>,
+    stands: Option<Time>,
+}
+
+impl Drive {
+    fn new(ssd: Ssd) -> Drive {
+        Drive {
+            ssd,
+            memo: Memo::default(),
+            device: None,
+            doomed: false,
+            hidden: false,
+            pulled: false,
+            used: false,
+            stalls: false,
+            stands: None,
+            eio_grace: None,
+        }
+    }
+    /// What it is made of.
+    pub fn ssd(&self) -> &Ssd {
+        &self.ssd
+    }
+    /// The engine's number for it, while it is open.
+    pub fn device(&self) -> Option<DeviceId> {
+        self.device
+    }
+    /// Left out at the next start.
+    pub fn is_hidden(&self) -> bool {
+        self.hidden
+    }
+    /// It belongs, or belonged, to the array.
+    pub fn is_used(&self) -> bool {
+        self.used
+    }
 }
 
 /// The engine's machines of one life.
-pub struct Machines {
+struct Machines {
     /// Control.
-    pub array: Array,
+    array: Array,
     /// Data.
-    pub shards: Vec<Shard>,
+    shards: Vec<Shard>,
     /// Export queues.
-    pub routers: Vec<Router>,
+    routers: Vec<Router>,
     /// The arithmetic.
-    pub geometry: Arc<Geometry>,
+    geometry: Arc<Geometry>,
     /// It serves.
-    pub started: bool,
+    started: bool,
     /// It has stopped.
-    pub stopped: bool,
+    stopped: bool,
     /// When the next tick is on the queue.
-    pub tick_at: Option<Time>,
+    tick_at: Option<Time>,
     /// The same of each shard.
-    pub shard_ticks: Vec<Option<Time>>,
+    shard_ticks: Vec<Option<Time>>,
     /// How long the array's thread, and then each shard's, has run.
-    pub pulses: Vec<Pulse>,
+    pulses: Vec<Pulse>,
     /// A thread that stands still, since when, and what waits for it.
-    pub standing: Option<(Owner, Time, Vec<Happening>)>,
+    standing: Option<(Owner, Time, Vec<Happening>)>,
     /// I/Os of the array in flight.
-    pub array_ios: usize,
+    array_ios: usize,
     /// Reads in place in flight, by shard and number: the request that has the place, and which
     /// bytes of it.
-    pub in_place: BTreeMap<(u16, u64), (RequestId, Range<usize>)>,
+    in_place: BTreeMap<(u16, u64), (RequestId, Range<usize>)>,
     /// How often a shard was polled to its end.
-    pub polls: u64,
+    polls: u64,
 }
 
 /// The streams of chance.
-pub struct Chances {
+struct Chances {
     /// Requests.
-    pub workload: Prng,
+    workload: Prng,
     /// Latencies.
-    pub latency: Prng,
+    latency: Prng,
     /// Faults.
-    pub faults: Prng,
+    faults: Prng,
     /// What survives.
-    pub fate: Prng,
+    fate: Prng,
     /// Identities.
-    pub identity: Prng,
+    identity: Prng,
     /// Latency faults of devices.
-    pub latency_fault: Prng,
+    latency_fault: Prng,
     /// Devices that are reset.
-    pub reset: Prng,
+    reset: Prng,
     /// Devices that are about to vanish.
-    pub removal: Prng,
+    removal: Prng,
     /// What stands still.
-    pub standstill: Prng,
+    standstill: Prng,
 }
 
 impl Chances {
@@ -191,78 +234,15 @@ impl Chances {
     }
 }
 
-/// See the module.
-pub struct World {
-    /// What the seed stands for.
-    pub plan: Plan,
-    /// A planted bug.
-    planted: Option<Planted>,
-    /// Chance.
-    pub chance: Chances,
-    /// Time.
-    pub clock: Clock<Happening>,
-    lanes: Lanes,
-    /// Drives: members, spares, and those that may be added.
-    pub drives: Vec<Drive>,
-    /// Drive of each device number given so far.
-    pub devices: Vec<usize>,
-    /// The engine, while the process lives.
-    pub machines: Option<Machines>,
-    /// Starts so far.
-    starts: u64,
-    /// Shards of the present start, or of the last.
-    shards: u16,
-    /// The oracle.
-    pub oracle: Oracle,
-    /// A superblock of the array, for places and geometry.
-    pub superblock: Superblock,
-    /// The array.
-    pub array: ArrayUuid,
-    /// The arithmetic.
-    pub geometry: Arc<Geometry>,
-    shape: workload::Shape,
-    swarm: Swarm,
-    cursor: u64,
-    /// Requests under way.
-    pub asks: BTreeMap<RequestId, PendingRequest>,
-    next_request: u64,
-    /// Commands under way, in words.
-    commands: BTreeMap<CommandId, String>,
-    /// Members offered to the array again, by command.
-    offered: BTreeMap<CommandId, Vec<DeviceId>>,
-    /// Commands that were answered.
-    pub done: BTreeMap<CommandId, Result<Changed, CommandError>>,
-    next_command: u64,
-    /// Requests that the user still wants to make in this life.
-    pub asks_left: u64,
-    next_ask_at: Time,
-    /// Buffers of a shard that the user's reads may hold at the same time.
-    reading_most: u64,
-    /// The most buffers of one size that a shard has.
-    strips_most: usize,
-    /// Buffers that they may hold now.
-    reading: u64,
-    /// A request that waits until the user reads less.
-    held: Option<Ask>,
+/// What the world knows of the array that decides which answers are right.
+#[derive(Default)]
+struct Expected {
     /// Redundancy may be untrue since an unclean stop.
-    pub resyncing: bool,
-    /// The array was told to forgive any number of read errors.
-    errors_forgiven: bool,
+    resyncing: bool,
     /// The array was stopped cleanly, and everything is in order.
     clean: bool,
-    /// Commands that must be refused, because data would be lost.
-    refusals: Vec<CommandId>,
-    /// Corrupt content on the devices that no error reported.
-    pub silent: Silent,
-    decay: crate::world::fault::decay::Decay,
-    /// What drives were before.
-    pasts: crate::world::fault::past::Pasts,
-    /// What of the metadata is damaged, or is to be.
-    pub metadata: crate::world::fault::metadata::Metadata,
     /// Regions in which requests may be refused, because reads failed while parity was untrue.
-    pub excused: Vec<RegionNo>,
-    /// Reads of several blocks that were answered an error because of some of them.
-    refused_reads: Vec<Ask>,
+    excused: Vec<RegionNo>,
     /// Blocks that were being written when the process died: if a member is lost before the log is
     /// replayed, they may answer an error.
     torn_blocks: BTreeSet<u64>,
@@ -270,139 +250,212 @@ pub struct World {
     /// at.
     torn_stripes: BTreeSet<u64>,
     /// Members that were lost and that some shard may still write to.
-    pub leaving: BTreeSet<DeviceId>,
+    leaving: BTreeSet<DeviceId>,
     /// When a member was lost last, and no shard wrote to it any more.
     last_loss: crate::oracle::Moment,
-    /// Single blocks that were, since everything was read last.
-    pub refused_blocks: Vec<u64>,
     /// What answers are fair: more may be lost than the level survives.
-    pub demand: crate::world::life::beyond_tolerance::Demand,
+    demand: Demand,
     /// The last scrub's findings are to be none.
-    pub scrub_must_agree: bool,
-    /// What happened, counted.
-    pub stats: Stats,
-    /// Everything that happened, as a number.
-    pub hash: TraceHash,
-    /// What happened, in words.
-    pub story: Vec<String>,
-    /// A change of shape was asked for in this life.
-    reshaping: bool,
-    /// The last command that changed the policy of the write hole.
-    new_policy: Option<CommandId>,
-    /// Groups of a shape that was asked for, until the next start serves.
-    wary: Vec<std::ops::Range<usize>>,
-    /// When the array told of another shape in this life, in events.
-    reshaped_at: Option<u64>,
-    /// Print every event.
-    pub tracing: bool,
-    scratch: Vec<u8>,
+    scrub_must_agree: bool,
+}
+
+/// See the module.
+pub struct World {
+    /// What the seed stands for.
+    plan: Plan,
+    /// Chance.
+    chance: Chances,
+    /// Time.
+    clock: Clock<Happening>,
+    /// Drives: members, spares, and those that may be added.
+    drives: Vec<Drive>,
+    /// Drive of each device number given so far.
+    devices: Vec<usize>,
+    /// The engine, while the process lives.
+    machines: Option<Machines>,
+    /// Starts so far.
+    starts: u64,
+    /// Shards of the present start, or of the last.
+    shards: u16,
+    /// The oracle.
+    oracle: Oracle,
+    /// A superblock of the array, for identity, places and geometry.
+    superblock: Superblock,
+    /// The arithmetic.
+    geometry: Arc<Geometry>,
+    user: User,
+    admin: Admin,
+    expected: Expected,
     /// The volumes of an array that is carved.
-    volumes: Option<Box<crate::world::volumes::Volumes>>,
+    volumes: Option<Box<Volumes>>,
+    /// A planted bug.
+    planted: Option<Planted>,
+    /// Corrupt content on the devices that no error reported.
+    silent: Silent,
+    decay: Decay,
+    /// What drives were before.
+    pasts: Pasts,
+    /// What of the metadata is damaged, or is to be.
+    metadata: Metadata,
+    /// What happened, counted.
+    stats: Stats,
+    trace: Trace,
 }
 
 impl World {
     /// A world before anything happened, with drives full of garbage.
-    pub fn new(plan: Plan, made: crate::world::launch::Made, canary: Option<Canary>) -> World {
+    pub fn new(plan: Plan, made: launch::Made, canary: Option<Canary>) -> World {
         let seed = plan.seed;
         let geometry = Arc::new(Geometry::of(&made.superblock));
-        let block = geometry.block;
-        let shape = crate::world::reshape::shape_of(&geometry);
+        let shape = reshape::shape_of(&geometry);
         let mut chance = Chances::new(seed, made.identity);
         let swarm = Swarm::draw_for(plan.focus, &mut chance.workload, &shape);
         let no_caches = plan.devices.iter().all(|device| !device.volatile_cache);
-        let oracle = Oracle::new(shape.total, block as usize, made.content, no_caches);
-        let volumes = crate::world::volumes::Volumes::draw(&plan, made.superblock.array);
+        let block = geometry.block as usize;
         World {
-            decay: crate::world::fault::decay::Decay::new(seed),
-            pasts: crate::world::fault::past::Pasts::new(seed, made.drives.len()),
+            user: User::new(shape, swarm),
+            oracle: Oracle::new(shape.total, block, made.content, no_caches),
+            volumes: Volumes::draw(&plan, made.superblock.array),
+            decay: Decay::new(seed),
+            pasts: Pasts::new(seed, made.drives.len()),
             planted: canary.map(|canary| Planted::new(canary, seed)),
             chance,
             clock: Clock::default(),
-            lanes: Lanes::default(),
             drives: made.drives,
             devices: Vec::new(),
             machines: None,
             starts: 0,
             shards: plan.shards,
-            oracle,
-            array: made.superblock.array,
             superblock: made.superblock,
             geometry,
-            shape,
-            swarm,
-            cursor: 0,
-            asks: BTreeMap::new(),
-            next_request: 0,
-            commands: BTreeMap::new(),
-            offered: BTreeMap::new(),
-            done: BTreeMap::new(),
-            next_command: 0,
-            asks_left: 0,
-            next_ask_at: Time(0),
-            reading_most: 0,
-            strips_most: 0,
-            reading: 0,
-            held: None,
-            resyncing: false,
-            errors_forgiven: false,
-            clean: true,
-            refusals: Vec::new(),
+            admin: Admin::default(),
+            expected: Expected {
+                clean: true,
+                ..Expected::default()
+            },
             silent: Silent::default(),
-            metadata: crate::world::fault::metadata::Metadata::default(),
-            excused: Vec::new(),
-            refused_reads: Vec::new(),
-            torn_blocks: BTreeSet::new(),
-            torn_stripes: BTreeSet::new(),
-            leaving: BTreeSet::new(),
-            last_loss: 0,
-            refused_blocks: Vec::new(),
-            demand: crate::world::life::beyond_tolerance::Demand::All,
-            scrub_must_agree: false,
-            reshaping: false,
-            new_policy: None,
-            wary: Vec::new(),
-            reshaped_at: None,
+            metadata: Metadata::default(),
             stats: Stats::default(),
-            hash: TraceHash::default(),
-            story: Vec::new(),
-            tracing: false,
-            scratch: Vec::new(),
-            volumes,
+            trace: Trace::default(),
             plan,
         }
     }
 
-    // ---- telling ------------------------------------------------------------------------------
+    // ---- what others see ----------------------------------------------------------------------
 
-    /// Writes a line of the story.
-    pub fn note(&mut self, text: String) {
-        let line = format!("{:>12} {text}", micros(self.clock.now()));
-        if self.tracing {
-            eprintln!("{line}");
-        }
-        self.story.push(line);
+    /// What the seed stands for.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
-    /// The world has failed.
-    pub fn failure<T>(&mut self, text: impl Into<String>) -> SimResult<T> {
-        let text = text.into();
-        self.note(format!("FAILURE: {text}"));
-        Err(Box::new(Failure {
-            text,
-            story: self.story.clone(),
-        }))
+    /// When reads are hedged, from the next start on.
+    pub fn hedging(&mut self) -> &mut HedgeRules {
+        &mut self.plan.hedging
     }
-    pub(crate) fn trace(&mut self, words: [u64; 4], text: impl FnOnce() -> String) {
-        for word in words {
-            self.hash.add(word);
-        }
-        self.hash.add(self.clock.now().0);
-        if self.tracing {
-            eprintln!("{:>12}   {}", micros(self.clock.now()), text());
-        }
+    /// The array's arithmetic.
+    pub fn geometry(&self) -> &Arc<Geometry> {
+        &self.geometry
     }
-
+    /// A superblock of the array.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+    /// Blocks of the array.
+    pub fn blocks(&self) -> u64 {
+        self.oracle.blocks()
+    }
+    /// What happened, counted.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+    /// The present.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+    /// Lets time pass while nothing runs.
+    pub fn pass(&mut self, ns: u64) {
+        self.clock.pass(ns);
+    }
+    /// The drives: members, spares, and those that may be added.
+    pub fn drives(&self) -> &[Drive] {
+        &self.drives
+    }
+    /// What a drive is made of.
+    pub fn ssd(&self, drive: usize) -> &Ssd {
+        &self.drives[drive].ssd
+    }
+    /// The same, to change it.
+    pub fn ssd_mut(&mut self, drive: usize) -> &mut Ssd {
+        &mut self.drives[drive].ssd
+    }
+    /// A drive's superblock, if it carries one of this array.
+    pub fn table_of(&self, drive: usize) -> Option<Arc<Superblock>> {
+        self.drives[drive].superblock(self.superblock.array)
+    }
+    /// The drive that was opened as this device.
+    pub fn drive_of(&self, device: DeviceId) -> usize {
+        self.devices[device.0 as usize]
+    }
+    /// The drive that was opened last.
+    pub fn opened_last(&self) -> Option<usize> {
+        self.devices.last().copied()
+    }
+    /// No drive is open any more: those were that a start was tried with.
+    pub fn close_all(&mut self) {
+        self.drives.iter_mut().for_each(|drive| drive.device = None);
+    }
+    /// The drive is left out at the next start.
+    pub fn hide(&mut self, drive: usize) {
+        self.set_hidden(drive, true);
+    }
+    /// The same, or it is not.
+    pub fn set_hidden(&mut self, drive: usize, hidden: bool) {
+        self.drives[drive].hidden = hidden;
+    }
+    /// No drive is.
+    pub fn hide_none(&mut self) {
+        let drives = self.drives.iter_mut();
+        drives.for_each(|drive| drive.hidden = false);
+    }
+    /// From now on other answers are fair.
+    pub fn demand(&mut self, demand: Demand) {
+        self.expected.demand = demand;
+    }
+    /// Requests in this region may be refused.
+    pub fn excuse(&mut self, region: RegionNo) {
+        self.expected.excused.push(region);
+    }
+    /// Redundancy is true everywhere, as far as was found out.
+    pub fn is_synced(&self) -> bool {
+        !self.expected.resyncing
+    }
+    /// No shard writes to a member any more that was lost.
+    pub fn none_leaves(&self) -> bool {
+        self.expected.leaving.is_empty()
+    }
+    /// Some strip is corrupt in silence.
+    pub fn is_corrupt(&self) -> bool {
+        !self.silent.corrupt.is_empty()
+    }
+    /// The process lives.
+    pub fn lives(&self) -> bool {
+        self.machines.is_some()
+    }
+    /// The array.
+    pub fn array(&mut self) -> &mut Array {
+        &mut self.machines().array
+    }
+    /// Neither the array nor a shard asks for a tick.
+    pub fn is_asleep(&mut self) -> bool {
+        let machines = self.machines();
+        let mut shards = machines.shards.iter();
+        machines.array.deadline().is_none() && shards.all(|shard| shard.deadline().is_none())
+    }
+    /// The array serves.
+    pub fn serves(&mut self) -> bool {
+        self.machines().started
+    }
     /// The machines of this life.
-    pub fn machines(&mut self) -> &mut Machines {
+    fn machines(&mut self) -> &mut Machines {
         self.machines.as_mut().expect("the process lives")
     }
 
@@ -414,34 +467,7 @@ impl World {
         if from == Place::Array && Some(to) == slow {
             ns += self.chance.latency.below(SLOW_MAIL_NS);
         }
-        let at = self.lanes.arrival(from, to, self.clock.now(), ns);
-        self.clock.at(at, what);
-    }
-
-    /// Sends a command to the array.
-    pub fn command(&mut self, command: Command) -> CommandId {
-        let id = CommandId(self.next_command);
-        self.next_command += 1;
-        let text = command_text(&command);
-        self.reshaping |= matches!(
-            command,
-            Command::Grow(_)
-                | Command::AddParity(_)
-                | Command::DropParity(_)
-                | Command::Mirror
-                | Command::Restripe(_)
-        );
-        if matches!(command, Command::Set(Setting::WriteHole(_))) {
-            self.new_policy = Some(id);
-        }
-        self.note(format!("command {}: {text}", id.0));
-        self.commands.insert(id, text);
-        self.send(
-            Place::Queue(7),
-            Place::Array,
-            Happening::Command(id, command),
-        );
-        id
+        self.clock.send(from, to, ns, what);
     }
 
     // ---- what happens -------------------------------------------------------------------------
@@ -490,19 +516,19 @@ impl World {
                 self.trace([4, u64::from(shard), 0, 0], || {
                     format!("array: from shard {shard}: {message:?}")
                 });
-                self.machines().array.message(now, ShardNo(shard), message);
+                self.array().message(now, ShardNo(shard), message);
                 self.poll_array()?;
             }
             Happening::AskArray(request) => {
                 self.trace([5, request.id.0, 0, 0], || {
                     format!("array: {}", op_text(&request))
                 });
-                self.machines().array.submit(now, request);
+                self.array().submit(now, request);
                 self.poll_array()?;
             }
             Happening::Command(id, command) => {
                 self.trace([6, id.0, 0, 0], || format!("array: command {}", id.0));
-                self.machines().array.command(now, id, command);
+                self.array().command(now, id, command);
                 self.poll_array()?;
             }
             Happening::Vanishes(drive, device) => self.removed(drive, device)?,
@@ -510,7 +536,7 @@ impl World {
                 self.trace([7, u64::from(device.0), 0, 0], || {
                     format!("array: gone {device:?}")
                 });
-                self.machines().array.device_gone(now, device);
+                self.array().device_gone(now, device);
                 self.poll_array()?;
             }
             Happening::Answer(queue, reply) => self.answer(queue, reply)?,
@@ -520,7 +546,7 @@ impl World {
             Happening::Wake => {}
             Happening::Drop(slices, held) => {
                 drop(slices);
-                self.reading -= held;
+                self.user.reading -= held;
                 self.poll_shards()?;
             }
         }
@@ -538,7 +564,7 @@ impl World {
     }
 
     fn array_tick(&mut self) -> SimResult {
-        self.hash.add(8);
+        self.trace.add(8);
         let now = self.clock.now();
         let machines = self.machines();
         machines.tick_at = None;
@@ -604,7 +630,7 @@ impl World {
                 ended: now,
             };
             self.stats.retried_through += u64::from(got_through);
-            self.machines().array.retried(told);
+            self.array().retried(told);
         }
         match owner {
             Owner::Array => {
@@ -695,7 +721,7 @@ impl World {
         let Some((request, bytes)) = self.machines().in_place.remove(&key) else {
             return Ok(completion);
         };
-        let Some(asked) = self.asks.get_mut(&request) else {
+        let Some(asked) = self.user.asks.get_mut(&request) else {
             let id = request.0;
             return self.failure(format!(
                 "request {id} was answered while it was read in place"
@@ -759,7 +785,7 @@ impl World {
     /// Polls the array dry.
     pub fn poll_array(&mut self) -> SimResult {
         for _ in 0..100_000 {
-            let Some(output) = self.machines().array.poll() else {
+            let Some(output) = self.array().poll() else {
                 self.arm_tick()?;
                 return self.check_array();
             };
@@ -809,8 +835,8 @@ impl World {
             ArrayOutput::Done { id, result } => self.command_done(id, result)?,
             ArrayOutput::Event(event) => self.hear(event)?,
             ArrayOutput::Release(device) => {
-                self.leaving.remove(&device);
-                self.last_loss = self.oracle.moment();
+                self.expected.leaving.remove(&device);
+                self.expected.last_loss = self.oracle.moment();
                 self.note(format!("{device:?} is released"));
                 self.close(device);
                 self.empty_released(device);
@@ -819,13 +845,13 @@ impl World {
                 self.note("the array serves".to_owned());
                 self.machines().started = true;
                 // Until then a start that is cut off leaves the next one to find either shape.
-                let moving = self.machines().array.status().superblock.moving;
-                self.reshaping = moving.is_some();
-                self.wary.clear();
+                let moving = self.array().status().superblock.moving;
+                self.admin.reshaping = moving.is_some();
+                self.admin.wary.clear();
                 if self.plan.elsewhere {
                     self.command(Command::SparesElsewhere(true));
                 }
-                self.torn_blocks.clear();
+                self.expected.torn_blocks.clear();
                 self.strangers_are_out()?;
                 self.members_are_sealed();
                 self.metadata_is_mended()?;
@@ -847,7 +873,7 @@ impl World {
             false => self.stats.reshapes += 1,
         }
         if geometry.old_shape.is_some_and(|old| old.moved == 0) {
-            self.reshaped_at = Some(self.stats.events);
+            self.admin.reshaped_at = Some(self.stats.events);
         }
         if let Err(why) = self.parities_went(&geometry) {
             return self.failure(why);
@@ -856,35 +882,16 @@ impl World {
         self.stats.moves += u64::from(ended);
         self.stats.regrouped += u64::from(ended && self.geometry.regroups());
         self.stats.regroup_windows += u64::from(geometry.regroups());
-        let superblock = self.machines().array.status().superblock;
+        let superblock = self.array().status().superblock;
         self.take_shape(geometry, superblock);
         Ok(())
     }
 
     pub(crate) fn close(&mut self, device: DeviceId) {
-        let drive = self.devices[device.0 as usize];
+        let drive = self.drive_of(device);
         if self.drives[drive].device == Some(device) {
             self.drives[drive].device = None;
         }
-    }
-
-    fn command_done(&mut self, id: CommandId, result: Result<Changed, CommandError>) -> SimResult {
-        self.hash.add(id.0 << 8 | u64::from(result.is_ok()));
-        let Some(text) = self.commands.remove(&id) else {
-            return self.failure(format!("command {} was answered twice", id.0));
-        };
-        self.note(format!("command {} ({text}): {result:?}", id.0));
-        for device in self.offered.remove(&id).unwrap_or_default() {
-            self.judge_return(device, &result)?;
-            if result.is_err() {
-                self.close(device);
-            }
-        }
-        self.done.insert(id, result);
-        if self.refusals.contains(&id) && result != Err(CommandError::WouldFail) {
-            return self.failure(format!("command {} had to be refused: it loses data", id.0));
-        }
-        Ok(())
     }
 
     // ---- member I/O ---------------------------------------------------------------------------

@@ -54,7 +54,7 @@ impl World {
         let from = Place::Shard(shard);
         if matches!(message, FromShard::Quiesced { .. }) {
             for queue in self.queues_of(shard) {
-                self.lanes.join(from, Place::Queue(queue), Place::Array);
+                self.clock.join(from, Place::Queue(queue), Place::Array);
             }
         }
         if let FromShard::RegionEmpty { region } = message {
@@ -68,7 +68,7 @@ impl World {
     /// The array has this shape now.
     pub(crate) fn take_shape(&mut self, geometry: Arc<Geometry>, superblock: Superblock) {
         let block = geometry.block;
-        self.shape = shape_of(&geometry);
+        self.user.shape = shape_of(&geometry);
         self.oracle.grow(geometry.size() / block);
         let layout = superblock.layout;
         for drive in &mut self.drives {
@@ -78,7 +78,7 @@ impl World {
         if let Some(machines) = &mut self.machines {
             machines.geometry = Arc::clone(&geometry);
         }
-        self.reshaping |= superblock.moving.is_some();
+        self.admin.reshaping |= superblock.moving.is_some();
         (self.geometry, self.superblock) = (geometry, superblock);
         self.end_corrupt_of_lost_parity();
         self.sort_damage();
@@ -87,7 +87,7 @@ impl World {
     /// Requests members on so many fresh devices, if there are as many and no strip is corrupt, and
     /// the other changes of the shape.
     pub fn restripe(&mut self, count: usize, data: DataShape) -> Option<CommandId> {
-        if !self.silent.corrupt.is_empty() || self.silent.armed.is_some() {
+        if self.is_corrupt() || self.silent.armed.is_some() {
             return None;
         }
         let devices: Vec<NewDevice> = (0..count).map_while(|_| self.fresh()).collect();
@@ -101,16 +101,16 @@ impl World {
             None => members,
         };
         let groups = (0..members / width.max(1)).map(|group| group * width..(group + 1) * width);
-        self.wary.extend(groups);
+        self.admin.wary.extend(groups);
         let numbers = devices.iter().map(|new| new.device).collect();
         let id = self.command(Command::Restripe(NewShape { devices, data }));
-        self.offered.insert(id, numbers);
+        self.admin.offered.insert(id, numbers);
         Some(id)
     }
 
     /// Requests so many parities fewer, if no strip is corrupt where data has to move for that.
     pub fn lower(&mut self, fewer: Fewer) -> Option<CommandId> {
-        let corrupt = !self.silent.corrupt.is_empty() || self.silent.armed.is_some();
+        let corrupt = self.is_corrupt() || self.silent.armed.is_some();
         if corrupt && fewer.parities > self.geometry.fixed {
             return None;
         }

@@ -124,7 +124,7 @@ impl World {
         }
         watched.reported = true;
         let rounds = watched.rounds;
-        self.hash.add(16);
+        self.trace.add(16);
         let what = Happening::Overdue(device, rounds);
         self.send(place_of(owner), Place::Array, what);
         Ok(())
@@ -153,7 +153,7 @@ impl World {
     /// A thread gets the decision.
     pub(crate) fn judged(&mut self, owner: Owner, device: DeviceId, verdict: Verdict) -> SimResult {
         let (ran, deadline_ns) = (self.ran(owner), self.plan.latencies.deadline_ns);
-        let drive = self.devices[device.0 as usize];
+        let drive = self.drive_of(device);
         for op in self.drives[drive].ssd.overdue(owner, device) {
             let retry = self.drives[drive].ssd.retry_of(op);
             if verdict == Verdict::GiveUp {
@@ -184,7 +184,7 @@ impl World {
         }
         let mut of_world = Prng::new(prng::mix(self.plan.seed), Purpose::Standstill);
         let has = of_world.one_in(3);
-        if !has || without.has(FaultKind::Standstill) || !self.machines().started {
+        if !has || without.has(FaultKind::Standstill) || !self.serves() {
             return;
         }
         let rng = &mut self.chance.standstill;
@@ -203,7 +203,7 @@ impl World {
                 let owner = at.checked_sub(1).map_or(Owner::Array, Owner::Shard);
                 self.thread_stands_still(owner, ns);
             }
-            _ => self.answers_stand_still(),
+            _ => drop(self.answers_stand_still()),
         }
     }
 
@@ -235,7 +235,6 @@ impl World {
             pulse.wakes(now);
         }
         self.clock.stand_still(ns);
-        self.lanes.stand_still(ns);
         let machines = self.machines();
         let standing = machines
             .standing
@@ -346,12 +345,12 @@ impl World {
 
     /// Several devices that have I/Os in flight answer none of them for longer than the deadline,
     /// and then do: what lies behind them stands still. None may be given up while another is as
-    /// late.
-    pub(crate) fn answers_stand_still(&mut self) {
+    /// late. True if there are several.
+    pub(crate) fn answers_stand_still(&mut self) -> bool {
         let standing = self.machines().standing.is_some();
         let doomed = self.drives.iter().any(|drive| drive.doomed);
         if standing || doomed {
-            return;
+            return false;
         }
         let looks = self.looks();
         let of_slots = looks.iter().filter_map(|look| look.in_sync);
@@ -364,7 +363,7 @@ impl World {
             .filter(|(_, ops)| !ops.is_empty())
             .collect();
         if several.len() < 2 {
-            return;
+            return false;
         }
         let (now, deadline_ns) = (self.clock.now(), self.plan.latencies.deadline_ns);
         let rng = &mut self.chance.standstill;
@@ -382,6 +381,7 @@ impl World {
                 self.watch(index, op, until);
             }
         }
+        true
     }
 
     /// This device is late, and no other that stood still beside it is there any more.

@@ -5,13 +5,16 @@
 //!
 //! Deliberately absent: what is asked (`plan::workload`) and what may be answered (`oracle`).
 
+use std::collections::BTreeMap;
+
 use strake_engine::event::{Op, Reply, Request, RequestError, Slices};
 use strake_engine::units::{RequestId, ShardNo, Time};
 use strake_engine::{Buf, Slice, Target, limits};
 
 use crate::canary::Canary;
 use crate::oracle::{self, Ticket};
-use crate::plan::workload::{Ask, AskKind};
+use crate::plan::workload::{self, Ask, AskKind, Swarm};
+use crate::prng::Prng;
 use crate::world::clock::Place;
 use crate::world::life::beyond_tolerance::Demand;
 use crate::world::{Happening, SimResult, World};
@@ -53,7 +56,96 @@ impl PendingRequest {
     }
 }
 
+/// See the module.
+pub(crate) struct User {
+    pub(super) shape: workload::Shape,
+    pub(super) swarm: Swarm,
+    cursor: u64,
+    /// Requests under way.
+    pub(super) asks: BTreeMap<RequestId, PendingRequest>,
+    pub(super) next_request: u64,
+    /// Requests that the user still wants to make in this life.
+    pub(super) asks_left: u64,
+    next_ask_at: Time,
+    /// Buffers of a shard that the user's reads may hold at the same time.
+    pub(super) reading_most: u64,
+    /// The most buffers of one size that a shard has.
+    pub(super) strips_most: usize,
+    /// Buffers that they may hold now.
+    pub(super) reading: u64,
+    /// A request that waits until the user reads less.
+    pub(super) held: Option<Ask>,
+    /// Reads of several blocks that were answered an error because of some of them.
+    pub(super) refused_reads: Vec<Ask>,
+    /// Single blocks that were, since everything was read last.
+    pub(super) refused_blocks: Vec<u64>,
+    pub(super) scratch: Vec<u8>,
+}
+
+impl User {
+    pub(super) fn new(shape: workload::Shape, swarm: Swarm) -> User {
+        User {
+            shape,
+            swarm,
+            cursor: 0,
+            asks: BTreeMap::new(),
+            next_request: 0,
+            asks_left: 0,
+            next_ask_at: Time(0),
+            reading_most: 0,
+            strips_most: 0,
+            reading: 0,
+            held: None,
+            refused_reads: Vec::new(),
+            refused_blocks: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The request that waits, or another.
+    pub(super) fn next(&mut self, rng: &mut Prng) -> Ask {
+        let drawn = || self.swarm.ask(rng, &self.shape, &mut self.cursor);
+        self.held.take().unwrap_or_else(drawn)
+    }
+
+    /// The process is gone, and so are the requests that it had.
+    pub(super) fn forget(&mut self) {
+        self.asks.clear();
+        (self.reading, self.held) = (0, None);
+        (self.asks_left, self.next_ask_at) = (0, Time(0));
+    }
+}
+
 impl World {
+    /// The user wants to make so many requests more.
+    pub fn want(&mut self, asks: u64) -> SimResult {
+        self.user.asks_left += asks;
+        self.pump()
+    }
+    /// The user wants nothing more, and was answered all.
+    pub fn is_content(&self) -> bool {
+        self.user.asks_left == 0 && self.all_answered()
+    }
+    /// No request is under way.
+    pub fn all_answered(&self) -> bool {
+        self.user.asks.is_empty()
+    }
+    /// Requests under way.
+    pub fn under_way(&self) -> usize {
+        self.user.asks.len()
+    }
+    /// This one is.
+    pub fn is_under_way(&self, id: RequestId) -> bool {
+        self.user.asks.contains_key(&id)
+    }
+    /// The newest of them.
+    pub fn asked_last(&self) -> Option<RequestId> {
+        self.user.asks.last_key_value().map(|(&id, _)| id)
+    }
+    /// Blocks that were answered an error since everything was read last.
+    pub fn refused_blocks(&self) -> &[u64] {
+        &self.user.refused_blocks
+    }
     /// Buffers of one shard that a request may hold until the user lets go of the answer. Memory is
     /// bounded, so a user that reads more at once than a shard has buffers waits for ever.
     pub(crate) fn buffers_of(&self, ask: &Ask) -> u64 {
@@ -64,15 +156,16 @@ impl World {
     }
     /// May the user make this request now?
     pub fn may_ask(&self, ask: &Ask) -> bool {
-        self.reading == 0 || self.reading + self.buffers_of(ask) <= self.reading_most
+        self.user.reading == 0 || self.user.reading + self.buffers_of(ask) <= self.user.reading_most
     }
     /// Blocks that a read may have.
     pub fn longest_read(&self) -> u64 {
         // It may begin and end within a strip, and all of its strips may be one shard's.
         let pieces = self
+            .user
             .strips_most
             .saturating_sub(limits::widest(&self.geometry));
-        let strips = (self.reading_most - 2).min(pieces.max(2) as u64 - 1);
+        let strips = (self.user.reading_most - 2).min(pieces.max(2) as u64 - 1);
         strips * self.geometry.strip / self.geometry.block
     }
 
@@ -81,14 +174,9 @@ impl World {
         if self.volumes.is_some() {
             return self.ask_volume();
         }
-        let held = self.held.take();
-        let ask = held.unwrap_or_else(|| {
-            self.swarm
-                .ask(&mut self.chance.workload, &self.shape, &mut self.cursor)
-        });
-        let mut ask = ask;
+        let mut ask = self.user.next(&mut self.chance.workload);
         let changes = ask.kind.changes();
-        let busy = !self.swarm.overlapping && self.oracle.busy(ask.first, ask.count);
+        let busy = !self.user.swarm.overlapping && self.oracle.busy(ask.first, ask.count);
         if changes && (busy || self.touches_corrupt(&ask)) {
             ask = Ask {
                 kind: AskKind::Read,
@@ -100,10 +188,10 @@ impl World {
             ask.count = ask.count.min(self.longest_read());
         }
         if !self.may_ask(&ask) {
-            self.held = Some(ask);
+            self.user.held = Some(ask);
             return Ok(false);
         }
-        self.asks_left -= 1;
+        self.user.asks_left -= 1;
         self.submit(ask)?;
         Ok(true)
     }
@@ -126,21 +214,21 @@ impl World {
     pub fn submit(&mut self, ask: Ask) -> SimResult {
         self.stats.asks += 1;
         self.touch_decay(&ask);
-        if self.asks.is_empty() {
+        if self.all_answered() {
             self.silent.ended.clear();
             self.decay.forget_ended();
         }
         let buffers = self.buffers_of(&ask);
-        self.reading += buffers;
-        let id = RequestId(self.next_request);
-        self.next_request += 1;
+        self.user.reading += buffers;
+        let id = RequestId(self.user.next_request);
+        self.user.next_request += 1;
         let (mut op, ticket, moment) = self.announce(&ask);
         let place = self.in_place(id, &mut op);
         self.trace([1, id.0, ask.first, ask.count], || {
             format!("request {} {ask:?}", id.0)
         });
         let queue = (id.0 % u64::from(self.plan.queues)) as u16;
-        self.asks.insert(
+        self.user.asks.insert(
             id,
             PendingRequest {
                 buffers,
@@ -156,7 +244,7 @@ impl World {
             .as_ref()
             .is_some_and(|p| p.answers_early(ask.kind))
         {
-            let asked = self.asks.get_mut(&id).expect("inserted above");
+            let asked = self.user.asks.get_mut(&id).expect("inserted above");
             if let Some(ticket) = asked.ticket.take() {
                 self.oracle.answered(&ticket, ask.fua);
             }
@@ -251,21 +339,21 @@ impl World {
             .machines
             .as_ref()
             .is_some_and(|m| m.started && !m.stopped);
-        while ready && self.asks_left > 0 && self.asks.len() < self.swarm.depth {
-            if self.next_ask_at > self.clock.now() {
+        while ready && self.user.asks_left > 0 && self.user.asks.len() < self.user.swarm.depth {
+            if self.user.next_ask_at > self.clock.now() {
                 return Ok(());
             }
             if !self.ask()? {
                 return Ok(());
             }
             let rng = &mut self.chance.workload;
-            let mut pause = rng.below(self.swarm.pause_ns + 1);
+            let mut pause = rng.below(self.user.swarm.pause_ns + 1);
             if rng.one_in(40) {
                 pause += rng.below(4 * self.plan.clean_after_ms * 1_000_000);
             }
             if pause > 0 {
-                self.next_ask_at = Time(self.clock.now().0 + pause);
-                self.clock.at(self.next_ask_at, Happening::Wake);
+                self.user.next_ask_at = Time(self.clock.now().0 + pause);
+                self.clock.at(self.user.next_ask_at, Happening::Wake);
             }
         }
         Ok(())
@@ -291,7 +379,7 @@ impl World {
     }
 
     fn take_answer(&mut self, reply: Reply) -> SimResult {
-        let Some(asked) = self.asks.remove(&reply.id) else {
+        let Some(asked) = self.user.asks.remove(&reply.id) else {
             return self.failure(format!("request {} was answered twice", reply.id.0));
         };
         self.trace([11, reply.id.0, 0, 0], || {
@@ -301,12 +389,12 @@ impl World {
             return Ok(());
         };
         let slices = match reply.result {
-            Ok(_) if self.demand == Demand::Nothing => {
+            Ok(_) if self.expected.demand == Demand::Nothing => {
                 return self.failure(format!("a failed array answered {:?}", asked.ask));
             }
             Ok(slices) => slices,
             Err(error) if self.excused_beyond(&asked, error) => {
-                self.reading -= asked.buffers;
+                self.user.reading -= asked.buffers;
                 return self.poll_shards();
             }
             Err(RequestError::Unreadable) if self.is_excused(&asked.ask) => {
@@ -332,10 +420,10 @@ impl World {
 
     /// While some shard may not know yet that a member is lost, what was written is asked for next.
     fn read_back(&mut self, ask: Ask) {
-        if self.plan.slow_shard.is_some() && !self.leaving.is_empty() {
+        if self.plan.slow_shard.is_some() && !self.expected.leaving.is_empty() {
             let (kind, fua) = (AskKind::Read, false);
             let count = ask.count.min(self.longest_read()).max(1);
-            self.held.get_or_insert(Ask {
+            self.user.held.get_or_insert(Ask {
                 kind,
                 fua,
                 count,
@@ -350,7 +438,7 @@ impl World {
         let mut blocks = ask.first..ask.first + ask.count.max(1);
         blocks.any(|block| {
             let (_, row) = geometry.row(geometry.locate(block * geometry.block).stripe);
-            self.excused.contains(&geometry.region(row))
+            self.expected.excused.contains(&geometry.region(row))
         })
     }
 
@@ -361,7 +449,7 @@ impl World {
             Some(ticket) => self.oracle.unanswered(ticket),
             None => self.oracle.unread(asked.moment),
         }
-        self.reading -= asked.buffers;
+        self.user.reading -= asked.buffers;
         self.poll_shards()
     }
 
@@ -376,16 +464,16 @@ impl World {
         }
         self.stats.unreadable_answers += 1;
         self.oracle.unread(asked.moment);
-        self.reading -= asked.buffers;
+        self.user.reading -= asked.buffers;
         match ask.count {
-            1 => self.refused_blocks.push(ask.first),
-            _ => self.refused_reads.push(ask),
+            1 => self.user.refused_blocks.push(ask.first),
+            _ => self.user.refused_reads.push(ask),
         }
         Ok(())
     }
 
     fn read_answered(&mut self, asked: &PendingRequest, slices: Slices) -> SimResult {
-        let mut bytes = std::mem::take(&mut self.scratch);
+        let mut bytes = std::mem::take(&mut self.user.scratch);
         bytes.clear();
         asked.read_into(&slices, &mut bytes);
         let expected = asked.ask.count * self.geometry.block;
@@ -393,11 +481,7 @@ impl World {
             let text = format!("{:?} was answered with {} bytes", asked.ask, bytes.len());
             return self.failure(text);
         }
-        if self
-            .planted
-            .as_ref()
-            .is_some_and(|p| p.canary == Canary::ReconstructZeros)
-        {
+        if self.has(Canary::ReconstructZeros) {
             self.zero_missing(asked.ask.first, &mut bytes);
         }
         self.excuse_corrupt(asked, &mut bytes);
@@ -406,7 +490,7 @@ impl World {
             .filter(|&block| self.may_be_rotten(asked.moment, block));
         let rotten: Vec<u64> = rotten.collect();
         let seen = self.oracle.seen_but(asked.moment, first, &bytes, &rotten);
-        self.scratch = bytes;
+        self.user.scratch = bytes;
         if let Err(mismatch) = seen {
             let place = self.place(mismatch.block);
             return self.failure(format!("{} ({place})", mismatch.text));
@@ -418,7 +502,7 @@ impl World {
             return Ok(());
         }
         drop(slices);
-        self.reading -= held;
+        self.user.reading -= held;
         self.poll_shards()
     }
 

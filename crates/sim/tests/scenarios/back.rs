@@ -28,15 +28,15 @@ fn lower(array: &mut Scenario) -> Move {
 }
 
 fn spares(array: &mut Scenario) -> usize {
-    let sb = array.world.machines().array.status().superblock;
+    let sb = array.world.array().status().superblock;
     sb.spares.len()
 }
 
 /// All data lies where it does without the parities that go; they are still there.
 fn all_has_moved(array: &mut Scenario) {
     array.wait("all has moved", |world| {
-        let geometry = world.machines().array.status().superblock.moving;
-        geometry.is_none_or(|moving| moving.moved_rows >= world.geometry.rows_to_move())
+        let geometry = world.array().status().superblock.moving;
+        geometry.is_none_or(|moving| moving.moved_rows >= world.geometry().rows_to_move())
     });
     assert!(moves(array));
 }
@@ -59,8 +59,8 @@ fn parities_that_rotate_go_while_requests_are_under_way_and_their_members_are_sp
         let mut array = full(draft, 32768);
         let (was, members, m) = (
             level(&mut array),
-            array.world.geometry.slots(),
-            array.world.geometry.m,
+            array.world.geometry().slots(),
+            array.world.geometry().m,
         );
         let before = size(&mut array);
         let id = array.begin_to_lower(fewer, true);
@@ -71,7 +71,7 @@ fn parities_that_rotate_go_while_requests_are_under_way_and_their_members_are_sp
         array.write(40).rest().verify();
         assert!(!moves(&mut array));
         assert_eq!((level(&mut array), size(&mut array)), (to, before));
-        let geometry = &array.world.geometry;
+        let geometry = &array.world.geometry();
         let shape = (geometry.slots(), geometry.m, geometry.fixed);
         assert_eq!(shape, (members - fewer, m - fewer, 0), "{was} to {to}");
         assert_eq!(array.state(), ArrayState::Optimal);
@@ -100,13 +100,13 @@ fn a_parity_that_was_added_goes_together_with_one_that_rotates() {
     let before = size(&mut array);
     let id = array.begin_to_lower(2, false);
     array.answer(id).expect("it begins to move");
-    assert_eq!(array.world.geometry.fixed, 2);
+    assert_eq!(array.world.geometry().fixed, 2);
     array.rest().verify();
     assert_eq!(
         (level(&mut array), size(&mut array)),
         (Level::Raid5, before)
     );
-    assert_eq!((array.world.geometry.fixed, spares(&mut array)), (0, 2));
+    assert_eq!((array.world.geometry().fixed, spares(&mut array)), (0, 2));
     array.lose(0).write(30).rest().verify();
 }
 
@@ -130,7 +130,7 @@ fn an_array_goes_up_and_all_the_way_down() {
         array.write(20).rest().verify();
         assert_eq!((level(&mut array), size(&mut array)), (to, before));
     }
-    assert_eq!((array.world.geometry.slots(), spares(&mut array)), (3, 2));
+    assert_eq!((array.world.geometry().slots(), spares(&mut array)), (3, 2));
     array.power_cut();
     array.start().write(20).rest().verify();
 }
@@ -139,7 +139,7 @@ fn an_array_goes_up_and_all_the_way_down() {
 fn a_power_cut_anywhere_while_a_parity_goes_loses_nothing_and_does_not_bring_it_back() {
     for (name, members, fewer, stride) in [("6", 5, 1, 41), ("7.3", 5, 2, 97), ("5", 4, 1, 61)] {
         let make = || full(Scenario::new(name, members), 16384);
-        let to = full(Scenario::new(name, members), 16384).world.geometry.m - fewer;
+        let to = full(Scenario::new(name, members), 16384).world.geometry().m - fewer;
         let begin = |array: &mut Scenario| {
             let to_be = size(array);
             let id = array.begin_to_lower(fewer, true);
@@ -147,13 +147,13 @@ fn a_power_cut_anywhere_while_a_parity_goes_loses_nothing_and_does_not_bring_it_
             Move { id, to_be }
         };
         let over = |array: &mut Scenario, it: &Move| {
-            array.world.done.contains_key(&it.id) && !moves(array)
+            array.world.answer_to(it.id).is_some() && !moves(array)
         };
         let (mut old, mut between, mut new, mut resumed) = (0, 0, 0, 0);
         steps::everywhere(stride, make, begin, over, |array, it, nth| {
             steps::cut(array, nth);
             array.start();
-            let is = array.world.geometry.m;
+            let is = array.world.geometry().m;
             let begun = moves(array) || is == to;
             match (begun, is == to) {
                 (_, true) => new += 1,
@@ -162,10 +162,10 @@ fn a_power_cut_anywhere_while_a_parity_goes_loses_nothing_and_does_not_bring_it_
             }
             array.rest().verify().write(20).rest().verify();
             // It is not forgotten.
-            assert_eq!(array.world.geometry.m == to, begun, "after blow {nth}");
+            assert_eq!(array.world.geometry().m == to, begun, "after blow {nth}");
             assert_eq!(size(array), it.to_be);
             assert_eq!(array.state(), ArrayState::Optimal);
-            resumed += array.world.stats.resumed;
+            resumed += array.world.stats().resumed;
         });
         assert!(old > 0 && between > 10 && new > 0, "{old} {between} {new}");
         assert!(resumed > 0);
@@ -191,7 +191,7 @@ fn a_cut_while_the_slot_goes_does_not_forget_it_whoever_is_missing_then() {
             }
             steps::cut(&mut array, events as usize / 3);
             array.start();
-            let sb = array.world.machines().array.status().superblock;
+            let sb = array.world.array().status().superblock;
             let empty = sb.slots.iter().any(|slot| slot.member.is_nil());
             let at = match (sb.moving.is_some(), empty) {
                 (true, false) => 0,
@@ -205,11 +205,7 @@ fn a_cut_while_the_slot_goes_does_not_forget_it_whoever_is_missing_then() {
                 assert_eq!(level(&mut array), Level::Raid5, "{events} {away}");
             }
             array.power_cut();
-            array
-                .world
-                .drives
-                .iter_mut()
-                .for_each(|drive| drive.hidden = false);
+            array.world.hide_none();
             if away < 5 {
                 array.bring_back(drive);
             }
@@ -238,7 +234,7 @@ fn without_a_log_a_cut_while_the_slot_goes_needs_no_force() {
         let over = !moves(&mut array);
         array.power_cut();
         array.start();
-        let sb = array.world.machines().array.status().superblock;
+        let sb = array.world.array().status().superblock;
         empty += u64::from(sb.moving.is_some() && sb.slots[4].member.is_nil());
         array.rest().verify();
         assert_eq!(level(&mut array), Level::Raid5, "{events}");
@@ -262,7 +258,7 @@ fn a_member_that_is_lost_at_any_moment_holds_the_move_up_unless_data_has_left_it
     let (mut waited, mut went) = (0, 0);
     for slot in [2, 4] {
         let over = |array: &mut Scenario, it: &Move| {
-            array.world.done.contains_key(&it.id) && !moves(array)
+            array.world.answer_to(it.id).is_some() && !moves(array)
         };
         let begin = |array: &mut Scenario| {
             let it = lower(array);
@@ -275,7 +271,7 @@ fn a_member_that_is_lost_at_any_moment_holds_the_move_up_unless_data_has_left_it
             begin,
             over,
             |array, it, _| {
-                if array.world.geometry.slots() > usize::from(slot) {
+                if array.world.geometry().slots() > usize::from(slot) {
                     array.lose(slot);
                 }
                 let answer = array.answer(it.id);
@@ -322,7 +318,7 @@ fn what_stands_half_way_survives_as_many_losses_as_before_and_goes_on_when_it_is
     let mut array = raid_6(1);
     let it = lower(&mut array);
     array.answer(it.id).expect("it begins to move");
-    array.wait("some has moved", |world| world.geometry.new_rows() > 6);
+    array.wait("some has moved", |world| world.geometry().new_rows() > 6);
     array.command(Command::StopRestripe).expect("it moves");
     let drop = Command::DropParity(Fewer::of(1));
     assert_eq!(array.command(drop), Err(CommandError::Moving));
@@ -369,7 +365,7 @@ fn a_move_that_was_stopped_before_the_parity_went_keeps_it() {
 fn what_cannot_go_is_refused_by_name_and_a_dry_run_says_the_same() {
     let refused = |array: &mut Scenario, fewer: Fewer| {
         let command = Command::DropParity(fewer);
-        let may = array.world.machines().array.preflight(&command);
+        let may = array.world.array().preflight(&command);
         let answer = array.command(command);
         assert_eq!(may, answer);
         answer.expect_err("it is refused")
@@ -467,15 +463,15 @@ fn requests_that_waited_for_a_mirror_go_to_the_shards_that_its_rows_have() {
         // Nothing moves since this start.
         array.kill();
         array.start().fill().rest();
-        assert!(array.world.geometry.band > 1);
+        assert!(array.world.geometry().band > 1);
         array.begin_to_overwrite();
         let id = array.world.command(Command::Mirror);
         array.begin_to_write(30, events);
         array.begin_to_discard();
         array.answer(id).expect("its parities are copies");
-        assert_eq!(array.world.geometry.band, 1);
+        assert_eq!(array.world.geometry().band, 1);
         array.write(30).rest().verify();
-        again += array.world.stats.split_anew;
+        again += array.world.stats().split_anew;
     }
     assert!(again > 0);
 }
@@ -498,7 +494,7 @@ fn a_power_cut_anywhere_while_an_array_becomes_a_mirror_leaves_one_or_the_other(
 fn what_has_more_data_columns_than_one_or_no_copies_becomes_no_mirror() {
     for (name, members) in [("5", 3), ("6", 5), ("50", 6)] {
         let mut array = full(Scenario::new(name, members), 1);
-        let may = array.world.machines().array.preflight(&Command::Mirror);
+        let may = array.world.array().preflight(&Command::Mirror);
         let refused = array.command(Command::Mirror);
         assert_eq!(may, refused);
         assert!(

@@ -15,7 +15,7 @@ fn cut_off(level: &str, members: u8, seed: u64) -> Option<Scenario> {
     let mut array = draft.seed(700 + seed).forgiving().start();
     array.write(80).rest().steps(10_000);
     array.begin_to_write(30, 40 + 11 * seed).power_cut();
-    array.world.drives[seed as usize % usize::from(members)].hidden = true;
+    array.world.hide(seed as usize % usize::from(members));
     match array.world.assemble(false) {
         Ok(_) => None,
         Err(error) => {
@@ -27,15 +27,15 @@ fn cut_off(level: &str, members: u8, seed: u64) -> Option<Scenario> {
 
 /// A write of data or parity is on its way.
 fn writes_data(array: &Scenario) -> bool {
-    let data_offset = array.world.superblock.layout.data_offset;
-    let drives = array.world.drives.iter();
-    let mut kinds = drives.flat_map(|drive| drive.ssd.kinds());
+    let data_offset = array.world.superblock().layout.data_offset;
+    let drives = array.world.drives().iter();
+    let mut kinds = drives.flat_map(|drive| drive.ssd().kinds());
     kinds.any(|kind| matches!(kind, IoKind::Write { offset, .. } if *offset >= data_offset))
 }
 
 fn waits_for_resync(array: &mut Scenario) -> bool {
-    let regions = array.world.geometry.regions();
-    let engine = &array.world.machines().array;
+    let regions = array.world.geometry().regions();
+    let engine = array.world.array();
     let mut states = (0..regions).map(|region| engine.region(RegionNo(region)));
     states.any(|state| state == RegionState::NeedSync)
 }
@@ -72,17 +72,17 @@ fn what_was_half_in_place_when_the_array_failed_is_replayed_when_its_members_are
         let draft = Scenario::new(level, members).small_blocks();
         let mut array = draft.seed(seed).start();
         array.write_all().rest().lose(0).steps(1000);
-        let blocks = array.world.oracle.blocks();
+        let blocks = array.world.blocks();
         for n in 0..200 {
             array.begin_to_write_blocks((n * 37 + seed) % (blocks - 3), 3);
         }
         array.slow(1).steps(600 + 10 * seed);
         let away = array.drive(2);
-        array.world.demand = Demand::NothingWrong;
+        array.world.demand(Demand::NothingWrong);
         array.lose(2).steps(2000);
         failed += u32::from(array.state() == ArrayState::Failed);
         array.kill().bring_back(away);
-        array.world.demand = Demand::All;
+        array.world.demand(Demand::All);
         array.start().verify();
     }
     assert!(failed > 60, "{failed}");
@@ -98,9 +98,9 @@ fn force_is_no_word_about_what_is_lost_later() {
         raid6.start_by_force();
         let other = (0..5).find(|slot| raid6.world.looks()[*slot].in_sync.is_some());
         let other = other.expect("some member is in sync") as u8;
-        raid6.world.demand = Demand::NothingWrong;
+        raid6.world.demand(Demand::NothingWrong);
         raid6.lose(other).verify();
-        raid6.world.demand = Demand::All;
+        raid6.world.demand(Demand::All);
         if !waits_for_resync(&mut raid6) {
             continue;
         }
@@ -123,7 +123,7 @@ fn force_is_no_word_about_sectors_that_cannot_be_read() {
         raid6.start_by_force();
         let other = (0..5).find(|slot| raid6.world.looks()[*slot].in_sync.is_some());
         let other = other.expect("some member is in sync") as u8;
-        for row in 0..raid6.world.geometry.rows {
+        for row in 0..raid6.world.geometry().rows {
             raid6.spoil_block(other, row, 0);
         }
         raid6.verify().rest().verify();
@@ -170,8 +170,8 @@ fn with_a_full_list(seed: u64) -> Scenario {
     }
     raid5.add().made_whole();
     // What leaves the middle of a range makes two of it: there is room for that.
-    let block = raid5.world.geometry.block;
-    let ranges = raid5.world.machines().array.status().unreadable;
+    let block = raid5.world.geometry().block;
+    let ranges = raid5.world.array().status().unreadable;
     let wide = ranges.iter().filter(|r| r.end - r.start == 3 * block);
     let room = strake_format::unreadable::capacity(4096) - ranges.len();
     for range in wide.take(room) {
@@ -186,7 +186,7 @@ fn with_a_region_that_is_lost() -> Scenario {
     let draft = Scenario::new("5", 4).small_blocks().forgiving();
     let mut raid5 = draft.start();
     raid5.write_all().rest().lose(1).steps(3000);
-    let geometry = raid5.world.geometry.clone();
+    let geometry = raid5.world.geometry().clone();
     let all = geometry.strip / geometry.block;
     let rows = geometry.region_rows(RegionNo(1));
     for row in 0..geometry.rows.min(30) {
@@ -203,14 +203,14 @@ fn with_a_region_that_is_lost() -> Scenario {
 
 /// Writes the middle of ranges of three blocks, so that the list has no room for one more.
 fn fill_list(raid5: &mut Scenario) {
-    let block = raid5.world.geometry.block;
-    let ranges = raid5.world.machines().array.status().unreadable;
+    let block = raid5.world.geometry().block;
+    let ranges = raid5.world.array().status().unreadable;
     let wide = ranges.iter().filter(|r| r.end - r.start == 3 * block);
     let room = strake_format::unreadable::capacity(4096) - ranges.len();
     for range in wide.take(room) {
         raid5.write_at(range.start / block + 1, 1);
     }
-    let ranges = raid5.world.machines().array.status().unreadable.len();
+    let ranges = raid5.world.array().status().unreadable.len();
     assert_eq!(ranges, strake_format::unreadable::capacity(4096));
 }
 
@@ -219,16 +219,16 @@ fn fill_list(raid5: &mut Scenario) {
 #[test]
 fn a_region_whose_blocks_cannot_leave_the_list_is_not_discarded() {
     let mut raid5 = with_a_region_that_is_lost();
-    let geometry = raid5.world.geometry.clone();
+    let geometry = raid5.world.geometry().clone();
     let rows = geometry.region_rows(RegionNo(1));
     let stripe = geometry.stripe_bytes() / geometry.block;
     let (first, count) = (rows.start * stripe, (rows.end - rows.start) * stripe);
     raid5.begin(AskKind::WriteZeroes, first, count);
-    while !raid5.world.asks.is_empty() {
-        raid5.world.excused.push(RegionNo(1));
+    while !raid5.world.all_answered() {
+        raid5.world.excuse(RegionNo(1));
         raid5.steps(1);
     }
-    assert_eq!(raid5.world.stats.refused, 1);
+    assert_eq!(raid5.world.stats().refused, 1);
     raid5.write_at(first, 1).rest().verify();
     raid5.power_cut().start().verify();
     // From its beginning it gets shorter.
@@ -243,21 +243,21 @@ fn a_region_whose_blocks_cannot_leave_the_list_is_not_discarded() {
 #[test]
 fn a_write_whose_block_cannot_leave_the_list_changes_nothing() {
     let mut raid5 = with_a_full_list(3);
-    let geometry = raid5.world.geometry.clone();
-    let ranges = raid5.world.machines().array.status().unreadable;
+    let geometry = raid5.world.geometry().clone();
+    let ranges = raid5.world.array().status().unreadable;
     let wide = |r: &&std::ops::Range<u64>| r.end - r.start == 3 * geometry.block;
     let middle = ranges.iter().find(wide).expect("there are more").start + geometry.block;
     let region = geometry.region(geometry.row(geometry.locate(middle).stripe).1);
-    raid5.world.excused.push(region);
+    raid5.world.excuse(region);
     let data = |raid5: &Scenario| -> Vec<Vec<u8>> {
-        let from = raid5.world.superblock.layout.data_offset as usize;
-        let to = from + raid5.world.superblock.layout.data_bytes as usize;
-        let drives = raid5.world.drives.iter();
-        drives.map(|d| d.ssd.bytes()[from..to].to_vec()).collect()
+        let from = raid5.world.superblock().layout.data_offset as usize;
+        let to = from + raid5.world.superblock().layout.data_bytes as usize;
+        let drives = raid5.world.drives().iter();
+        drives.map(|d| d.ssd().bytes()[from..to].to_vec()).collect()
     };
     let before = data(&raid5);
     raid5.write_at(middle / geometry.block, 1);
-    assert_eq!(raid5.world.stats.refused, 1);
+    assert_eq!(raid5.world.stats().refused, 1);
     assert!(data(&raid5) == before);
     raid5.verify();
 }
@@ -269,14 +269,14 @@ fn what_a_replay_may_have_no_room_for_is_refused_before_anything_is_written() {
     let (mut refused, mut given_up) = (0, 0);
     for seed in 0..16 {
         let mut raid5 = with_a_full_list(seed);
-        let geometry = raid5.world.geometry.clone();
+        let geometry = raid5.world.geometry().clone();
         let stripe = geometry.stripe_bytes() / geometry.block;
         for row in 24..geometry.rows {
             raid5.begin_to_write_blocks(row * stripe, stripe);
         }
         raid5.steps(40 + 20 * seed).power_cut();
         raid5.world.doubt_torn_blocks();
-        raid5.world.drives[2].hidden = true;
+        raid5.world.hide(2);
         if raid5.world.assemble(false).is_ok() {
             continue;
         }
@@ -284,15 +284,15 @@ fn what_a_replay_may_have_no_room_for_is_refused_before_anything_is_written() {
         let refusal = raid5.refused(false);
         assert!(matches!(refusal, StartError::ListFull { .. }), "{refusal}");
         if seed % 2 == 0 {
-            raid5.world.drives[2].hidden = false;
+            raid5.world.set_hidden(2, false);
             raid5.start().rest().verify();
             continue;
         }
         let launched = raid5.world.launch_as(true);
         assert!(launched.is_ok());
-        raid5.wait("the array serves", |world| world.machines().started);
-        let told = |line: &String| line.contains("GivenUp");
-        given_up += u32::from(raid5.world.story.iter().any(told));
+        raid5.wait("the array serves", |world| world.serves());
+        let told = |line: &str| line.contains("GivenUp");
+        given_up += u32::from(raid5.world.notes(told) > 0);
         raid5.rest().verify();
         raid5.stop().start().verify();
         assert_eq!(raid5.state(), ArrayState::Degraded);
@@ -317,14 +317,14 @@ fn a_row_of_which_most_strips_cannot_be_read_is_replayed() {
             array.steps(1);
         }
         array.steps(seed / 3);
-        for row in 0..array.world.geometry.rows {
+        for row in 0..array.world.geometry().rows {
             (0..3).for_each(|slot| {
                 array.spoil_block(slot, row, 0);
             });
         }
-        array.world.demand = Demand::NothingWrong;
+        array.world.demand(Demand::NothingWrong);
         array.power_cut().start();
-        replayed += array.world.stats.log_replays;
+        replayed += array.world.stats().log_replays;
         array.verify().rest().verify();
     }
     assert!(replayed > 20, "{replayed}");
@@ -340,21 +340,21 @@ fn an_array_fails_while_a_shard_asks_it_to_list_a_block() {
         let draft = Scenario::new(level, members).small_blocks().forgiving();
         let mut array = draft.seed(seed).message_ns(2_000_000).start();
         array.write_all().rest();
-        let m = array.world.geometry.m as u8;
+        let m = array.world.geometry().m as u8;
         let mut lost = Vec::new();
         (0..m).for_each(|slot| {
             lost.push(array.drive(slot));
             array.lose(slot).steps(2000);
         });
-        for row in 0..array.world.geometry.rows {
+        for row in 0..array.world.geometry().rows {
             array.spoil_block(m, row, 0).spoil_block(m, row, 3);
         }
-        let stripe = array.world.geometry.stripe_bytes() / array.world.geometry.block;
+        let stripe = array.world.geometry().stripe_bytes() / array.world.geometry().block;
         for n in 0..24 {
             array.begin_to_write_blocks(n * stripe + n % 3, 2);
         }
         array.steps(20 + 6 * seed);
-        array.world.demand = Demand::NothingWrong;
+        array.world.demand(Demand::NothingWrong);
         let away = array.drive(m + 1);
         array.lose(m + 1).steps(6000);
         failed += u32::from(array.state() == ArrayState::Failed);

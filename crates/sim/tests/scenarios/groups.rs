@@ -60,7 +60,7 @@ impl Way {
     }
     /// Data begins to move.
     fn begin(&self, array: &mut Scenario) -> Move {
-        let geometry = &array.world.geometry;
+        let geometry = &array.world.geometry();
         let groups = u64::from((self.members + self.more) / self.group_size);
         let k = u64::from(self.becomes.data_count(self.group_size));
         let to_be = geometry.rows * groups * k * geometry.strip;
@@ -72,7 +72,7 @@ impl Way {
         let mut array = self.full(1);
         let it = self.begin(&mut array);
         array.answer(it.id).expect("it can have these groups");
-        array.wait("some has moved", |world| world.geometry.new_rows() > 6);
+        array.wait("some has moved", |world| world.geometry().new_rows() > 6);
         array.command(Command::StopRestripe).expect("it moves");
         array.rest();
         assert!(moves(&mut array), "{self:?}");
@@ -82,7 +82,7 @@ impl Way {
 
 /// Slots that may be lost at the same time, as many as there can be from this end on.
 fn survived(array: &Scenario, from_the_end: bool) -> Vec<u8> {
-    let geometry = &array.world.geometry;
+    let geometry = &array.world.geometry();
     let mut lost: Vec<u8> = Vec::new();
     let mut slots: Vec<u8> = (0..geometry.slots() as u8).collect();
     if from_the_end {
@@ -107,9 +107,7 @@ fn survives(array: &mut Scenario, from_the_end: bool) -> usize {
     for &slot in &lost {
         array.begin_to_write(10, 30).lose(slot);
     }
-    array.wait("requests are answered", |world| {
-        world.asks_left == 0 && world.asks.is_empty()
-    });
+    array.wait("requests are answered", |world| world.is_content());
     array.rest().verify();
     lost.len()
 }
@@ -128,11 +126,11 @@ fn data_moves_to_other_groups_under_load_and_what_is_there_survives_as_much_as_t
         array.write(40).rest();
         assert!(!moves(&mut array), "{it:?}");
         assert_eq!(size(&mut array), under_way.to_be, "{it:?}");
-        let sb = array.world.machines().array.status().superblock;
+        let sb = array.world.array().status().superblock;
         assert_eq!((sb.level, sb.group_size), (it.becomes, it.group_size));
         array.verify().fill().write(60).rest().begin_to_scrub();
         array.rest().verify();
-        let (groups, m) = (array.world.geometry.groups, array.world.geometry.m);
+        let (groups, m) = (array.world.geometry().groups, array.world.geometry().m);
         let lost = survives(&mut array, nth % 2 == 0);
         assert_eq!(lost, groups as usize * m, "{it:?}");
         array.stop();
@@ -163,10 +161,10 @@ fn half_way_between_two_shapes_as_many_may_be_lost_as_both_survive() {
             array.write(20).rest();
             survives(&mut array, from_the_end);
             array.write(30).rest().verify();
-            let moved = array.world.geometry.new_rows();
+            let moved = array.world.geometry().new_rows();
             array.power_cut();
             array.start().write(20).rest().verify();
-            assert_eq!(array.world.geometry.new_rows(), moved, "{it:?}");
+            assert_eq!(array.world.geometry().new_rows(), moved, "{it:?}");
             let lost = survived(&array, from_the_end);
             for _ in &lost {
                 array.add();
@@ -207,7 +205,7 @@ fn who_is_needed_by_one_of_the_two_shapes_is_not_given_away() {
         // Now only the new shape counts.
         assert_eq!(array.command(fail(first)), Ok(()), "{it:?}");
         let answer = array.command(fail(second));
-        let one_group = array.world.geometry.groups == 1;
+        let one_group = array.world.geometry().groups == 1;
         assert_eq!(answer.is_err(), one_group, "{it:?}: {answer:?}");
         array.write(20).rest().verify();
     }
@@ -258,7 +256,7 @@ fn a_window_of_other_groups_is_written_again_from_its_copy_also_without_a_member
         for nth in 0..60 {
             let mut array = it.full(1);
             it.begin(&mut array);
-            array.wait("it has begun", |world| world.geometry.old_shape.is_some());
+            array.wait("it has begun", |world| world.geometry().old_shape.is_some());
             array.steps(nth * 7);
             steps::cut(&mut array, nth as usize);
             lose.into_iter()
@@ -269,8 +267,8 @@ fn a_window_of_other_groups_is_written_again_from_its_copy_also_without_a_member
                 array.steps(nth).power_cut();
                 array.start();
             }
-            array.wait("it serves", |world| world.machines().started);
-            resumed += array.world.stats.resumed;
+            array.wait("it serves", |world| world.serves());
+            resumed += array.world.stats().resumed;
             array.verify().write(20).rest().verify();
         }
         assert!(resumed > 3, "{it:?} without {lose:?}: {resumed}");
@@ -286,7 +284,7 @@ fn a_member_that_is_lost_anywhere_in_a_move_to_other_groups_is_waited_for() {
         (WAYS[9], 331, 3),
     ] {
         let over = |array: &mut Scenario, it: &Move| {
-            array.world.done.contains_key(&it.id) && !moves(array)
+            array.world.answer_to(it.id).is_some() && !moves(array)
         };
         let make = || it.full(32768);
         let begin = |array: &mut Scenario| {
@@ -327,7 +325,7 @@ fn a_scrub_of_two_kinds_of_groups_finds_nothing_and_so_does_one_that_meets_the_m
         assert!(!moves(&mut array), "{it:?}");
         array.begin_to_scrub();
         array.rest().verify();
-        assert!(array.world.stats.scrubs > 1, "{it:?}");
+        assert!(array.world.stats().scrubs > 1, "{it:?}");
     }
 }
 
@@ -338,7 +336,7 @@ fn blocks_that_are_lost_stay_lost_in_other_groups_and_nothing_else_does() {
         array.fill().rest();
         // One more than the first group survives without, in a row of its own, and one that it
         // does.
-        for slot in 0..=array.world.geometry.m as u8 {
+        for slot in 0..=array.world.geometry().m as u8 {
             array.spoil_block(slot, 5, 0);
         }
         array.spoil_block(2, 9, 0).verify();
@@ -364,10 +362,10 @@ fn groups_that_no_array_can_have_are_refused_by_name() {
     let answer_to = |level, members, group_size, more| {
         let mut array = Scenario::new(level, members).roomy_log().start();
         array.write(10).rest();
-        let before = array.world.geometry.clone();
+        let before = array.world.geometry().clone();
         let id = array.begin_to_regroup(group_size, more);
         let answer = array.answer(id);
-        assert_eq!(array.world.geometry, before);
+        assert_eq!(*array.world.geometry(), before);
         array.write(10).rest().verify().stop();
         array.start().verify();
         answer.expect_err("it must be refused")

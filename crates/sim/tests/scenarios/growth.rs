@@ -10,11 +10,11 @@ use crate::reshape::{LONGER, MORE, paged, raises};
 
 /// Sizes of devices as the runtime gives them.
 fn sizes(array: &mut Scenario) -> Vec<(DeviceId, u64)> {
-    let members = array.world.machines().array.status().members;
+    let members = array.world.array().status().members;
     let devices: Vec<DeviceId> = members.iter().filter_map(|m| m.device).collect();
     let size = |device: DeviceId| {
-        let drive = array.world.devices[device.0 as usize];
-        (device, array.world.drives[drive].ssd.len())
+        let drive = array.world.drive_of(device);
+        (device, array.world.ssd(drive).len())
     };
     devices.into_iter().map(size).collect()
 }
@@ -26,7 +26,7 @@ fn grow(array: &mut Scenario) -> Command {
 
 /// Is every superblock where a start looks for it?
 fn all_copies(array: &Scenario) -> bool {
-    let used = array.world.drives.iter().filter(|drive| drive.used);
+    let used = array.world.drives().iter().filter(|drive| drive.is_used());
     let mut carried = used.map(|drive| drive.carried());
     carried.all(|carried| {
         carried.is_some_and(|(_, [first, last])| first.is_valid() && last.is_valid())
@@ -40,7 +40,7 @@ fn superblocks_follow_the_ends_of_devices_that_grow_whether_the_array_does_or_no
         array.write(20).rest();
         array.enlarge(MORE);
         assert!(!all_copies(&array));
-        let size = array.world.geometry.size();
+        let size = array.world.geometry().size();
         let told = Command::Sizes(sizes(&mut array));
         match events % 2 {
             0 => assert_eq!(array.command(told), Ok(())),
@@ -52,15 +52,15 @@ fn superblocks_follow_the_ends_of_devices_that_grow_whether_the_array_does_or_no
         }
         array.rest();
         assert!(all_copies(&array), "after {events} events");
-        assert_eq!(array.world.geometry.size(), size);
+        assert_eq!(array.world.geometry().size(), size);
         array.verify();
     }
 }
 
 /// The drives, except one, with a superblock of a later epoch.
 fn later(array: &Scenario, epoch: Epoch, but: Option<usize>) -> Vec<usize> {
-    let array_uuid = array.world.superblock.array;
-    let drives = array.world.drives.iter().enumerate();
+    let array_uuid = array.world.superblock().array;
+    let drives = array.world.drives().iter().enumerate();
     let is_later = drives.filter(|(index, drive)| {
         let own = drive.superblock(array_uuid);
         own.is_some_and(|sb| sb.epoch > epoch) && Some(*index) != but
@@ -106,7 +106,7 @@ fn two_tables_that_never_took_effect_may_be_of_two_shapes() {
     for seed in 0..60 {
         let mut array = raises("5", 4).seed(seed).no_caches().start();
         array.write(20).rest();
-        let before = array.world.machines().array.status().superblock.epoch;
+        let before = array.world.array().status().superblock.epoch;
         array.begin_to_add_parity(1);
         while later(&array, before, None).is_empty() {
             array.steps(1);
@@ -115,7 +115,7 @@ fn two_tables_that_never_took_effect_may_be_of_two_shapes() {
         let [away] = later(&array, before, None)[..] else {
             continue;
         };
-        array.world.drives[away].hidden = true;
+        array.world.hide(away);
         array.begin_to_start();
         while later(&array, before, Some(away)).is_empty() {
             array.steps(1);
@@ -125,7 +125,7 @@ fn two_tables_that_never_took_effect_may_be_of_two_shapes() {
             continue;
         }
         tried += 1;
-        array.world.drives[away].hidden = false;
+        array.world.set_hidden(away, false);
         array.start().rest().verify();
     }
     assert!(tried > 0);
@@ -142,8 +142,8 @@ fn a_page_that_only_one_member_looked_for_is_not_missed() {
         array.stop();
         array.enlarge(MORE).start();
         array.rest();
-        let pages = array.world.superblock.layout.map_pages;
-        let before = array.world.machines().array.status().superblock.epoch;
+        let pages = array.world.superblock().layout.map_pages;
+        let before = array.world.array().status().superblock.epoch;
         array.world.command(Command::Grow(Vec::new()));
         while later(&array, before, None).is_empty() {
             array.steps(1);
@@ -152,12 +152,12 @@ fn a_page_that_only_one_member_looked_for_is_not_missed() {
         let [drive] = later(&array, before, None)[..] else {
             continue;
         };
-        let own = array.world.drives[drive].superblock(array.world.array);
+        let own = array.world.table_of(drive);
         let layout = own.expect("it has one").layout;
         assert!(layout.map_pages > pages);
         tried += 1;
-        let at = region_map::place(&layout, layout.map_pages - 1, 0) / array.world.geometry.block;
-        array.world.drives[drive].ssd.faults.latent.insert(at);
+        let at = region_map::place(&layout, layout.map_pages - 1, 0) / array.world.geometry().block;
+        array.world.ssd_mut(drive).faults.latent.insert(at);
         array.start().rest().verify();
     }
     assert!(tried > 0);
@@ -174,7 +174,7 @@ fn a_start_after_a_growth_that_is_cut_off_leaves_what_the_old_shape_has() {
         array.stop();
         array.enlarge(MORE).start();
         array.rest();
-        let before = array.world.machines().array.status().superblock.epoch;
+        let before = array.world.array().status().superblock.epoch;
         array.world.command(Command::Grow(Vec::new()));
         while later(&array, before, None).is_empty() {
             array.steps(1);
@@ -184,14 +184,14 @@ fn a_start_after_a_growth_that_is_cut_off_leaves_what_the_old_shape_has() {
             continue;
         };
         array.begin_to_start().steps(seed);
-        if array.world.machines().started {
+        if array.world.serves() {
             continue;
         }
         array.power_cut();
-        array.world.drives[drive].hidden = true;
+        array.world.hide(drive);
         array.start().rest().verify();
         tried += 1;
-        array.world.drives[drive].hidden = false;
+        array.world.set_hidden(drive, false);
         array.power_cut();
         array.start().rest().verify();
     }
@@ -290,7 +290,7 @@ fn a_member_lost_anywhere_while_a_parity_is_added_comes_back() {
             array.add().made_whole();
         }
         array.begin_to_scrub().rest().verify();
-        for slot in 0..array.world.geometry.m as u8 {
+        for slot in 0..array.world.geometry().m as u8 {
             array.lose(slot + 1);
         }
         array.write(20).rest().verify();
@@ -306,7 +306,7 @@ fn newer_at(array: &Scenario, place: usize) -> Vec<bool> {
         }
         _ => false,
     };
-    array.world.drives.iter().map(newer).collect()
+    array.world.drives().iter().map(newer).collect()
 }
 
 /// Goes on until some drive has.
@@ -339,7 +339,7 @@ fn a_table_at_the_end_of_a_device_is_found_after_the_device_grew() {
             let there = until_newer_at(&mut array, 1);
             array.kill();
             let told = |array: &Scenario| {
-                let drives = array.world.drives.iter().zip(&there);
+                let drives = array.world.drives().iter().zip(&there);
                 let drives = drives.filter(|(_, at_end)| **at_end);
                 let tables = drives.map(|(drive, _)| drive.carried().map(|(table, _)| table));
                 tables.collect::<Vec<_>>()

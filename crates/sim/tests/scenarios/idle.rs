@@ -26,23 +26,23 @@ fn filled(draft: Draft) -> Scenario {
 }
 
 fn state(array: &mut Scenario, region: u32) -> RegionState {
-    array.world.machines().array.region(RegionNo(region))
+    array.world.array().region(RegionNo(region))
 }
 
 fn first_block(array: &Scenario, region: u32) -> u64 {
-    let geometry = &array.world.geometry;
+    let geometry = &array.world.geometry();
     geometry.region_bytes(RegionNo(region)).start / geometry.block
 }
 
 /// Time passes, in sweeps; the first region is written all the while.
 fn pass(array: &mut Scenario, sweeps: u64) {
     let busy = first_block(array, 0);
-    let ns = array.world.plan.clean_after_ms * 1_000_000;
-    let until = array.world.clock.now().0 + sweeps * ns;
-    while array.world.clock.now().0 < until {
+    let ns = array.world.plan().clean_after_ms * 1_000_000;
+    let until = array.world.now().0 + sweeps * ns;
+    while array.world.now().0 < until {
         array.write_at(busy, 1);
-        let next = array.world.clock.now().0 + ns / 2;
-        array.wait("time passes", |world| world.clock.now().0 >= next);
+        let next = array.world.now().0 + ns / 2;
+        array.wait("time passes", |world| world.now().0 >= next);
     }
 }
 
@@ -73,7 +73,7 @@ fn a_region_that_is_written_now_and_then_stays_open() {
         assert_eq!(state(&mut array, 2), RegionState::Clean);
         assert!(opened(&mut array, 2, 80, 3) >= 2);
         array.rest().verify().sleep();
-        for region in 0..array.world.geometry.regions() {
+        for region in 0..array.world.geometry().regions() {
             assert_eq!(state(&mut array, region), RegionState::Clean);
         }
     }
@@ -110,7 +110,7 @@ fn what_stays_open_is_told_after_a_power_cut() {
 fn members_flush_once_for_all_regions_that_close_together() {
     let mut array = Scenario::new("5", 4).start();
     array.fill().rest();
-    let regions = u64::from(array.world.geometry.regions());
+    let regions = u64::from(array.world.geometry().regions());
     let before = crate::accepted(&array);
     array.sleep();
     assert_eq!(state(&mut array, 0), RegionState::Clean);
@@ -126,7 +126,7 @@ fn members_flush_once_for_all_regions_that_close_together() {
 /// How long it takes to write so many blocks in each region, one region after the other,
 /// microseconds.
 fn write_each_us(array: &mut Scenario, count: u64) -> u64 {
-    let regions = 0..array.world.geometry.regions();
+    let regions = 0..array.world.geometry().regions();
     let ask = |region| {
         let block = first_block(array, region);
         array.ask_us(AskKind::Write, block, count)
@@ -140,7 +140,7 @@ fn a_write_reads_while_its_region_is_opened() {
         let draft = || Scenario::new("5", 4).policy(policy).no_caches();
         let stripe = {
             let array = draft().start();
-            array.world.geometry.stripe_bytes() / array.world.geometry.block
+            array.world.geometry().stripe_bytes() / array.world.geometry().block
         };
         // A whole stripe has nothing to read: it waits for its region first.
         let [whole, part] = [stripe, 1].map(|count| {
@@ -165,9 +165,9 @@ fn writes_that_wait_for_their_regions_keep_no_buffers_from_others() {
     for draft in drafts() {
         // The least memory that there is, and more writes than it holds.
         let mut array = filled(draft);
-        for region in 0..array.world.geometry.regions() {
+        for region in 0..array.world.geometry().regions() {
             let block = first_block(&array, region);
-            for at in block..(block + 4).min(array.world.oracle.blocks()) {
+            for at in block..(block + 4).min(array.world.blocks()) {
                 array.begin_to_write_blocks(at, 1);
             }
         }
@@ -215,7 +215,7 @@ fn a_member_comes_back_while_writes_wait_for_their_regions() {
             array.bring_back(drive);
             let id = array.world.offer(drive).expect("it holds a member");
             array.steps(events);
-            for region in 0..array.world.geometry.regions() {
+            for region in 0..array.world.geometry().regions() {
                 array.begin_to_write_blocks(first_block(&array, region), 1);
             }
             array.answer(id).expect("it is taken back");

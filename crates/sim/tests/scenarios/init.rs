@@ -17,16 +17,16 @@ fn to_be_zeroed(level: &str, members: u8) -> Draft {
 }
 
 fn zeroing(array: &mut Scenario) -> bool {
-    array.world.machines().array.status().superblock.zeroing
+    array.world.array().status().superblock.zeroing
 }
 
 fn unwritten(array: &mut Scenario) -> u64 {
-    array.world.machines().array.status().unwritten_bytes
+    array.world.array().status().unwritten_bytes
 }
 
 /// Writes come meanwhile, all over it.
 fn begin(array: &mut Scenario) {
-    let blocks = array.world.oracle.blocks();
+    let blocks = array.world.blocks();
     for nth in 0..ASKS {
         array.begin_to_write_at(nth * 7919 % blocks);
     }
@@ -34,7 +34,7 @@ fn begin(array: &mut Scenario) {
 
 /// Bytes of each member that are zero, while it is at work.
 fn job(array: &mut Scenario) -> Option<JobStatus> {
-    let status = array.world.machines().array.status();
+    let status = array.world.array().status();
     status
         .jobs
         .into_iter()
@@ -42,7 +42,7 @@ fn job(array: &mut Scenario) -> Option<JobStatus> {
 }
 
 fn clean(array: &mut Scenario) -> usize {
-    let array = &array.world.machines().array;
+    let array = array.world.array();
     let regions = (0..array.geometry().regions()).map(RegionNo);
     regions
         .filter(|&region| array.region(region) == RegionState::Clean)
@@ -52,7 +52,7 @@ fn clean(array: &mut Scenario) -> usize {
 /// Without any members, as many as the level survives, it reads the same.
 fn sound(array: &mut Scenario) {
     array.made_whole().verify();
-    for slot in 0..array.world.geometry.m as u8 {
+    for slot in 0..array.world.geometry().m as u8 {
         array.lose(slot);
     }
     array.write(5).rest().verify();
@@ -74,7 +74,7 @@ fn all_of_it_becomes_zero_and_clean_and_then_nobody_zeroes_anything_more() {
         array.rest().verify();
         assert!(!zeroing(&mut array), "level {level}");
         assert_eq!(unwritten(&mut array), 0, "level {level}");
-        let regions = array.world.geometry.regions() as usize;
+        let regions = array.world.geometry().regions() as usize;
         assert_eq!(clean(&mut array), regions, "level {level}");
         array.stop().start();
         assert!(job(&mut array).is_none(), "level {level}");
@@ -116,7 +116,7 @@ fn a_member_that_leaves_at_any_step_and_comes_back_lacks_what_was_zeroed_meanwhi
             let away = array.drive(1);
             array.pull(1);
             array.wait("what it was asked for is answered", |world| {
-                world.asks.is_empty()
+                world.all_answered()
             });
             // Some is zeroed while it is away, or all.
             array.steps(if nth % 2 == 0 { 100 } else { 3000 });
@@ -127,7 +127,7 @@ fn a_member_that_leaves_at_any_step_and_comes_back_lacks_what_was_zeroed_meanwhi
             array.made_whole().verify();
             for slot in (0..members)
                 .filter(|slot| *slot != 1)
-                .take(array.world.geometry.m)
+                .take(array.world.geometry().m)
             {
                 array.lose(slot);
             }
@@ -200,9 +200,9 @@ fn it_goes_on_behind_a_growth_and_a_move_of_data_that_come_between_at_any_step()
             _ => array.begin_to_add_parity(1),
         };
         // Once zeroing is over, room that the array gains is not zeroed.
-        let before = array.world.geometry.slots();
-        let has_begun = |array: &Scenario| array.world.geometry.slots() != before;
-        while zeroing(array) && !has_begun(array) && !array.world.done.contains_key(&id) {
+        let before = array.world.geometry().slots();
+        let has_begun = |array: &Scenario| array.world.geometry().slots() != before;
+        while zeroing(array) && !has_begun(array) && array.world.answer_to(id).is_none() {
             array.steps(1);
         }
         let in_time = has_begun(array);
@@ -231,15 +231,15 @@ fn a_first_write_does_not_wait_for_its_pace() {
         array.begin_to_read().steps(30);
     }
     let before = job(&mut array).expect("it is at work").done_bytes;
-    let since = array.world.clock.now();
-    for block in (0..array.world.oracle.blocks()).step_by(97) {
-        let began = array.world.clock.now();
+    let since = array.world.now();
+    for block in (0..array.world.blocks()).step_by(97) {
+        let began = array.world.now();
         array.write_at(block, 1);
-        let took = array.world.clock.now().since(began);
+        let took = array.world.now().since(began);
         assert!(took < 100_000_000, "{took} ns at block {block}");
     }
-    assert!(array.world.clock.now().since(since) < 60_000_000_000);
-    assert!(before < array.world.geometry.rows * array.world.geometry.strip);
+    assert!(array.world.now().since(since) < 60_000_000_000);
+    assert!(before < array.world.geometry().rows * array.world.geometry().strip);
     array.rest().verify();
     sound(&mut array);
 }

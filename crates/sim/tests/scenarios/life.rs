@@ -20,9 +20,9 @@ fn full(draft: Draft) -> Scenario {
 /// Whole again, and whole without as many others as the level survives.
 fn sound(array: &mut Scenario, spared: u8) {
     array.made_whole().verify();
-    let width = array.world.geometry.width as u8;
+    let width = array.world.geometry().width as u8;
     let others = (0..width).filter(|slot| *slot != spared);
-    let lost: Vec<u8> = others.take(array.world.geometry.m).collect();
+    let lost: Vec<u8> = others.take(array.world.geometry().m).collect();
     for slot in lost {
         array.lose(slot);
     }
@@ -54,7 +54,7 @@ struct Swap {
 fn begin_to_replace(array: &mut Scenario) -> Swap {
     let old = array.drive(REPLACED);
     let fresh = array.world.fresh().expect("there are devices left");
-    let new = array.world.devices[fresh.device.0 as usize];
+    let new = array.world.drive_of(fresh.device);
     let id = array.world.command(Command::Replace(Slot(REPLACED), fresh));
     array.begin_to_write(ASKS, 0);
     Swap { old, new, id }
@@ -140,8 +140,8 @@ fn a_replacement_that_is_cut_off_with_a_member_lost_at_any_step_loses_nothing() 
         let strike = |array: &mut Scenario, swap: &Swap, nth| {
             steps::cut(array, nth);
             match victim {
-                "old" => array.world.drives[swap.old].hidden = true,
-                "new" => array.world.drives[swap.new].hidden = true,
+                "old" => array.world.hide(swap.old),
+                "new" => array.world.hide(swap.new),
                 _ => steps::hide(array, 3),
             }
             array.start().write(10).rest().verify();
@@ -162,7 +162,7 @@ fn a_replacement_that_takes_its_place_as_another_member_returns_is_not_passed_ov
         let away = array.drive(0);
         array.lose(0).write(10).rest();
         let fresh = array.world.fresh().expect("there are devices left");
-        let new = array.world.devices[fresh.device.0 as usize];
+        let new = array.world.drive_of(fresh.device);
         let replace = Command::Replace(Slot(REPLACED), fresh);
         array.world.command(replace);
         array.steps(events);
@@ -198,7 +198,7 @@ fn lose_one(array: &mut Scenario) -> usize {
 }
 
 fn is_taken_over(array: &mut Scenario, _: &usize) -> bool {
-    array.state() == ArrayState::Optimal && array.world.stats.losses > 0 && array.world.at_rest()
+    array.state() == ArrayState::Optimal && array.world.stats().losses > 0 && array.world.at_rest()
 }
 
 #[test]
@@ -248,8 +248,8 @@ fn without_one(level: &str, members: u8) -> Scenario {
 }
 
 fn begin_to_return(array: &mut Scenario) -> usize {
-    let drives = 0..array.world.drives.len();
-    let mut gone = drives.filter(|&drive| array.world.drives[drive].ssd.faults.gone);
+    let drives = 0..array.world.drives().len();
+    let mut gone = drives.filter(|&drive| array.world.ssd(drive).faults.gone);
     let away = gone.next().expect("one was pulled");
     array.world.offer(away).expect("it holds a member");
     array.begin_to_write(ASKS, 0);
@@ -305,12 +305,11 @@ fn a_return_survives_the_loss_of_whoever_returns_or_another_member_at_any_step()
 // ---- a scrub repairs --------------------------------------------------------------------------
 
 fn begin_to_repair(array: &mut Scenario) -> CommandId {
-    array.world.scrub_must_agree = false;
-    array.world.command(Command::StartScrub(ScrubMode::Repair))
+    array.world.begin_scrub(ScrubMode::Repair, false)
 }
 
 fn is_scrubbed(array: &mut Scenario, _: &CommandId) -> bool {
-    let sb = array.world.machines().array.status().superblock;
+    let sb = array.world.array().status().superblock;
     sb.last_scrub.is_some() && array.world.at_rest()
 }
 
@@ -322,7 +321,7 @@ fn a_scrub_that_repairs_and_is_cut_off_at_any_step_makes_all_true_in_the_end() {
             // replay makes what lies the truth.
             let mut array = full(Scenario::new(level, members).forgiving());
             array.sleep();
-            let stripes = array.world.geometry.rows * array.world.geometry.groups;
+            let stripes = array.world.geometry().rows * array.world.geometry().groups;
             array.rot(0, 1).rot(stripes / 3, 2).rot(stripes * 2 / 3, 0);
             array.spoil_block(3, 2, 0).spoil_block(0, 4, 0);
             array
@@ -331,15 +330,15 @@ fn a_scrub_that_repairs_and_is_cut_off_at_any_step_makes_all_true_in_the_end() {
         let strike = |array: &mut Scenario, _: &CommandId, nth| {
             steps::cut(array, nth);
             array.start().rest();
-            repaired += u64::from(array.world.stats.repairs > 0);
+            repaired += u64::from(array.world.stats().repairs > 0);
             array.cure();
             array
                 .command(Command::StartScrub(ScrubMode::Repair))
                 .expect("it can");
             array.rest().verify();
-            let unread = array.world.drives.iter();
+            let unread = array.world.drives().iter();
             let unread = unread
-                .map(|drive| drive.ssd.faults.latent.len())
+                .map(|drive| drive.ssd().faults.latent.len())
                 .sum::<usize>();
             assert_eq!(unread, 0, "{level}, blow {nth}");
             array.write(10);

@@ -14,17 +14,17 @@ fn a_cut_in_a_write_of_different_parts_of_columns_keeps_what_neither_wrote() {
     for seed in 0..60 {
         let mut raid5 = Scenario::new("5", 4).small_blocks().seed(seed).start();
         raid5.write_all().rest();
-        let geometry = raid5.world.geometry.clone();
+        let geometry = raid5.world.geometry().clone();
         let strip = geometry.strip / geometry.block;
         let stripe = geometry.k as u64 * strip;
         // Behind a write of the whole stripe they wait for each other, and are gathered.
         raid5.begin_to_overwrite();
-        for first in (0..raid5.world.oracle.blocks()).step_by(stripe as usize) {
+        for first in (0..raid5.world.blocks()).step_by(stripe as usize) {
             raid5.begin_to_write_blocks(first, strip / 2);
             raid5.begin_to_write_blocks(first + strip + strip / 2, strip / 2);
         }
         raid5.steps(400 + 23 * seed).power_cut();
-        raid5.world.drives[seed as usize % 4].hidden = true;
+        raid5.world.hide(seed as usize % 4);
         raid5.start().verify();
     }
 }
@@ -39,7 +39,7 @@ fn what_a_replay_gives_up_is_never_read_however_late_shards_hear_of_it() {
         let mut raid5 = draft.start();
         raid5.write_all().rest();
         raid5.begin_to_overwrite().steps(10 + 6 * seed).power_cut();
-        raid5.world.drives[seed as usize % 4].hidden = true;
+        raid5.world.hide(seed as usize % 4);
         raid5.start().verify();
         given_up += raid5.unreadable().len();
     }
@@ -59,7 +59,7 @@ fn what_a_mirror_answered_before_its_resync_stays_when_the_copy_that_spoke_is_lo
             mirror.begin_to_overwrite().steps(40 + 7 * seed).power_cut();
             mirror.start().slow(1).verify().ask(AskKind::Flush, 0, 0);
             mirror.power_cut();
-            mirror.world.drives[0].hidden = true;
+            mirror.world.hide(0);
             mirror.start().verify();
         }
     }
@@ -79,8 +79,8 @@ fn a_resync_that_is_due_is_not_forgotten_when_the_log_is_turned_on() {
         let closed = Setting::WriteHole(WriteHole::Closed);
         raid5.world.command(Command::Set(closed));
         raid5.steps(40).power_cut().start();
-        let regions = 0..raid5.world.geometry.regions();
-        let state = |region| raid5.world.machines().array.region(RegionNo(region));
+        let regions = 0..raid5.world.geometry().regions();
+        let state = |region| raid5.world.array().region(RegionNo(region));
         untrue += regions
             .map(state)
             .filter(|state| *state == RegionState::NeedSync)
@@ -98,7 +98,7 @@ fn records_of_a_member_that_was_away_are_not_believed_when_it_is_back() {
     for (level, members) in [("5", 4), ("6", 5)] {
         let mut array = Scenario::new(level, members).start();
         array.write_all().rest();
-        let geometry = array.world.geometry.clone();
+        let geometry = array.world.geometry().clone();
         let (stripe, parity) = (StripeNo(4), geometry.k);
         let slot = |column: usize| geometry.slot(stripe, column).0;
         let block = |column: u64| {
@@ -110,7 +110,7 @@ fn records_of_a_member_that_was_away_are_not_believed_when_it_is_back() {
         array.write_at(block(0), 1).ask(AskKind::Flush, 0, 0);
         array.offer(away).expect("it is kept");
         array.made_whole().power_cut();
-        array.world.drives[taken].hidden = true;
+        array.world.hide(taken);
         array.start().verify();
     }
 }
@@ -134,15 +134,15 @@ fn writes_under_way_while_a_member_comes_in_sync_survive_an_outage_that_takes_an
         };
         let mut block = 0;
         while !whole(&raid5.world) {
-            if raid5.world.asks.len() < 12 {
-                raid5.begin_to_write_at((block * 7 + seed) % raid5.world.oracle.blocks());
+            if raid5.world.under_way() < 12 {
+                raid5.begin_to_write_at((block * 7 + seed) % raid5.world.blocks());
                 block += 1;
             }
             raid5.steps(1);
         }
         let taken = raid5.drive((seed % 3) as u8);
         raid5.steps(seed % 30).power_cut();
-        raid5.world.drives[taken].hidden = true;
+        raid5.world.hide(taken);
         raid5.start().verify();
     }
 }
@@ -161,13 +161,13 @@ fn a_replay_that_is_cut_off_again_and_again_forgets_nothing() {
             raid50
                 .begin_to_start()
                 .steps(10 + (seed * 7 + round * 13) % 90);
-            if raid50.world.machines().started {
+            if raid50.world.serves() {
                 break;
             }
             raid50.power_cut();
             cut += 1;
         }
-        if raid50.world.machines.is_none() {
+        if !raid50.world.lives() {
             raid50.start();
         }
         raid50
@@ -190,7 +190,7 @@ fn what_a_member_that_came_back_holds_of_a_quiet_region_is_enough_without_its_re
         let (name, members) = [("5", 4), ("6", 5), ("7.3", 6)][seed as usize % 3];
         let mut array = Scenario::new(name, members).seed(seed).start();
         array.fill().rest().sleep();
-        let geometry = (*array.world.geometry).clone();
+        let geometry = (*array.world.geometry()).clone();
         let stripe = StripeNo(seed % 12);
         let strip = geometry.strip / geometry.block;
         let first = stripe.0 * geometry.stripe_bytes() / geometry.block;
@@ -203,9 +203,9 @@ fn what_a_member_that_came_back_holds_of_a_quiet_region_is_enough_without_its_re
         let row = geometry.row(stripe).1.0;
         array.spoil_drive(unreadable, row, 0);
         array.bring_back(away);
-        let before = array.world.stats.records_replayed;
+        let before = array.world.stats().records_replayed;
         array.start().rest().verify();
-        assert_eq!(array.world.stats.records_replayed, before);
+        assert_eq!(array.world.stats().records_replayed, before);
         assert_eq!(array.unreadable(), []);
         array.add().rest();
         array.begin_to_scrub().rest().verify();

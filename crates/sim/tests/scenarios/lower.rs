@@ -22,14 +22,7 @@ fn raised() -> Scenario {
 }
 
 fn spares(array: &mut Scenario) -> usize {
-    array
-        .world
-        .machines()
-        .array
-        .status()
-        .superblock
-        .spares
-        .len()
+    array.world.array().status().superblock.spares.len()
 }
 
 #[test]
@@ -62,7 +55,7 @@ fn of_three_parities_two_go_at_once_and_come_back() {
     assert_eq!(level(&mut array), Level::Raid5);
     assert_eq!(spares(&mut array), 2);
     array.write(60).rest().verify();
-    let spares: Vec<_> = array.world.machines().array.status().members;
+    let spares: Vec<_> = array.world.array().status().members;
     for spare in spares.iter().filter(|m| m.state == MemberState::Spare) {
         let device = spare.device.expect("it is there");
         array
@@ -135,7 +128,7 @@ fn whoever_is_missing_after_a_crash_the_array_goes_on_and_takes_them_back() {
             let drive = array.drive(away);
             LOWER(&mut array);
             array.steps(events).power_cut();
-            array.world.drives[drive].hidden = true;
+            array.world.hide(drive);
             array.start().write(20).rest().verify();
             array.power_cut();
             array.bring_back(drive).start().write(10).rest().verify();

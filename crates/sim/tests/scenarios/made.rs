@@ -53,7 +53,7 @@ fn starts(array: &mut Scenario) -> bool {
 
 /// Everything reads as zeros, and what is written is kept, also without a member.
 fn serves_as_new(mut array: Scenario) {
-    let survives = array.world.geometry.m > 0;
+    let survives = array.world.geometry().m > 0;
     array.start().verify().write(20).rest().verify();
     assert_eq!(array.state(), ArrayState::Optimal);
     if survives {
@@ -129,7 +129,7 @@ fn an_array_over_which_another_was_half_made_answers_nothing_wrong() {
                     // say so.
                     match may_be_whole(&why) && array.world.assemble(true).is_ok() {
                         true => {
-                            array.world.drives.iter_mut().for_each(|d| d.device = None);
+                            array.world.close_all();
                             array.start_by_force().rest().verify();
                             array.power_cut();
                         }

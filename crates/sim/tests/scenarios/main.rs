@@ -130,9 +130,9 @@ fn a_member_found_at_the_start_gets_only_what_was_written_while_it_was_away() {
         array.bring_back(lost).start();
         assert!(array.serves(lost), "level {level}");
         array.made_whole().verify();
-        assert_eq!(array.world.stats.partial_rebuilds, 1, "level {level}");
+        assert_eq!(array.world.stats().partial_rebuilds, 1, "level {level}");
         let rest = (0..members).filter(|slot| *slot != 1);
-        let tolerated = array.world.geometry.m;
+        let tolerated = array.world.geometry().m;
         rest.take(tolerated).for_each(|slot| {
             array.lose(slot);
         });
@@ -149,9 +149,9 @@ fn a_member_that_is_plugged_in_again_gets_only_what_was_written_while_it_was_awa
         array.pull(0).write(20).rest();
         array.begin_to_write(60, 20);
         array.offer(lost).expect("it is kept");
-        array.wait("requests are answered", |world| world.asks.is_empty());
+        array.wait("requests are answered", |world| world.all_answered());
         array.made_whole().verify().lose(1).verify();
-        assert_eq!(array.world.stats.partial_rebuilds, 1, "level {level}");
+        assert_eq!(array.world.stats().partial_rebuilds, 1, "level {level}");
     }
 }
 
@@ -161,19 +161,19 @@ fn a_partial_rebuild_covers_the_regions_written_and_no_more() {
     raid5.fill().rest().steps(10_000);
     let lost = raid5.drive(1);
     raid5.lose(1).steps(500);
-    let block = raid5.world.oracle.blocks() - 1;
+    let block = raid5.world.blocks() - 1;
     raid5.write_at(block, 1).rest().steps(10_000);
     raid5.offer(lost).expect("it is kept");
-    let status = raid5.world.machines().array.status();
+    let status = raid5.world.array().status();
     let region = raid5
         .world
-        .geometry
-        .region(Row(raid5.world.geometry.rows - 1));
-    let rows = raid5.world.geometry.region_rows(region);
+        .geometry()
+        .region(Row(raid5.world.geometry().rows - 1));
+    let rows = raid5.world.geometry().region_rows(region);
     let jobs: Vec<(bool, u64)> = (status.jobs.iter())
         .map(|job| (job.partial, job.total_bytes))
         .collect();
-    let bytes = (rows.end - rows.start) * raid5.world.geometry.strip;
+    let bytes = (rows.end - rows.start) * raid5.world.geometry().strip;
     assert_eq!(jobs, [(true, bytes)]);
     raid5.made_whole().verify().lose(0).verify();
 }
@@ -187,7 +187,7 @@ fn a_member_that_leaves_and_comes_back_again_and_again_stays_kept() {
         raid6.pull(2).write(10);
         raid6.begin_to_write(30, 30 * round);
         raid6.wait("it is known to be out", |world| {
-            world.looks()[2].remains && world.drives[lost].device.is_none()
+            world.looks()[2].remains && world.drives()[lost].device().is_none()
         });
         raid6.offer(lost).expect("it is kept");
         raid6.steps(40 * round);
@@ -230,7 +230,7 @@ fn a_member_that_failed_to_write_is_not_taken_back_as_it_is() {
     let mut raid5 = Scenario::new("5", 4).start();
     raid5.write(60).rest();
     let failed = raid5.drive(3);
-    raid5.world.drives[failed].ssd.faults.write_errors = 1;
+    raid5.world.ssd_mut(failed).faults.write_errors = 1;
     raid5.write(60).rest();
     assert!(!raid5.serves(failed));
     assert_eq!(raid5.offer(failed), Err(CommandError::NotKept));
@@ -261,7 +261,7 @@ fn a_latent_error_during_the_rebuild_of_raid_6_is_repaired() {
         raid6.spoil(4, row);
     }
     raid6.add().made_whole().verify();
-    assert!(raid6.world.stats.repairs > 0);
+    assert!(raid6.world.stats().repairs > 0);
     // Sectors that the rebuild had no need of may be unreadable still: they count as a loss.
     raid6.lose(0).verify();
 }
@@ -298,9 +298,9 @@ fn a_start_that_is_cut_off_after_a_power_cut_leaves_every_member_a_superblock() 
         raid6.world.command(Command::Fail(Slot(5)));
         raid6.steps(7 + seed % 4).power_cut();
         let members = raid6.world.present().len();
-        raid6.world.drives[absent].hidden = true;
+        raid6.world.hide(absent);
         raid6.begin_to_start().steps(1 + seed % 7).power_cut();
-        raid6.world.drives[absent].hidden = false;
+        raid6.world.set_hidden(absent, false);
         assert_eq!(raid6.world.present().len(), members, "seed {seed}");
     }
 }
@@ -332,7 +332,7 @@ fn a_member_is_lost_while_a_region_that_was_not_yet_synced_is_discarded() {
         raid5.steps(seed).begin_to_discard();
         raid5.wait("parity is true or given up", |world| {
             world.refresh_resyncing();
-            !world.resyncing
+            world.is_synced()
         });
         raid5.lose(1).begin_to_read().rest().verify();
     }
@@ -340,7 +340,7 @@ fn a_member_is_lost_while_a_region_that_was_not_yet_synced_is_discarded() {
 
 /// Cuts the power; of the region map writes of `drive` that it interrupts, nothing can be read.
 fn cut_map_writes_off(array: &mut Scenario, drive: usize) -> bool {
-    let layout = array.world.superblock.layout;
+    let layout = array.world.superblock().layout;
     let places = [0, 1].map(|sequence| region_map::place(&layout, 0, sequence));
     let len = PAGE_BYTES as u64;
     let interrupted = |offset: &u64| {
@@ -348,14 +348,13 @@ fn cut_map_writes_off(array: &mut Scenario, drive: usize) -> bool {
             offset: *offset,
             len,
         };
-        array.world.drives[drive].ssd.overlapping_write(&kind)
+        array.world.ssd(drive).overlapping_write(&kind)
     };
     let torn: Vec<u64> = places.into_iter().filter(interrupted).collect();
     array.power_cut();
-    let blocks = torn
-        .iter()
-        .map(|offset| offset / array.world.geometry.block);
-    array.world.drives[drive].ssd.faults.latent.extend(blocks);
+    let block = array.world.geometry().block;
+    let blocks = torn.iter().map(|offset| offset / block);
+    array.world.ssd_mut(drive).faults.latent.extend(blocks);
     !torn.is_empty()
 }
 
@@ -374,7 +373,7 @@ fn a_member_whose_map_was_torn_twice_still_has_one() {
         }
         raid1.begin_to_start().steps(seed % 9);
         torn_twice += u32::from(cut_map_writes_off(&mut raid1, kept));
-        raid1.world.drives[lost].hidden = true;
+        raid1.world.hide(lost);
         raid1.start().rest().verify();
     }
     assert!(torn_twice > 5, "{torn_twice}");
@@ -394,7 +393,7 @@ fn a_sector_that_was_healed_while_a_read_waited_is_read() {
             raid5.spoil(2, row);
         }
         raid5.begin_to_read().begin_to_overwrite();
-        while !raid5.world.drives[bad].ssd.faults.latent.is_empty() {
+        while !raid5.world.ssd(bad).faults.latent.is_empty() {
             raid5.steps(1);
         }
         raid5.lose(0).rest().verify();
@@ -418,7 +417,7 @@ fn the_last_redundancy_is_not_given_away_on_request() {
 fn members_that_are_empty_go_out_whatever_depends_on_them() {
     let device = |array: &mut Scenario, slot: u8| {
         let drive = array.drive(slot);
-        array.world.drives[drive].device.expect("it serves")
+        array.world.drives()[drive].device().expect("it serves")
     };
     let mut raid5 = Scenario::new("5", 4).start();
     raid5.write(30);
@@ -434,7 +433,7 @@ fn members_that_are_empty_go_out_whatever_depends_on_them() {
     let drives = [0, 1, 3].map(|slot| raid6.drive(slot));
     let devices = [0, 1, 3].map(|slot| device(&mut raid6, slot)).to_vec();
     let generation = |array: &Scenario, drive: usize| {
-        let own = array.world.drives[drive].superblock(array.world.array);
+        let own = array.world.table_of(drive);
         own.expect("it has one").generation
     };
     let before = drives.map(|drive| generation(&raid6, drive));
@@ -476,7 +475,7 @@ fn a_scrub_does_not_call_a_region_inconsistent_that_is_discarded_before_its_resy
         raid5.begin_to_write(20, seed % 37).slow(0).slow(1);
         raid5.begin_to_discard().steps(seed % 11);
         raid5.begin_to_scrub().rest().verify();
-        assert_eq!(raid5.world.stats.scrubs, 1, "seed {seed}");
+        assert_eq!(raid5.world.stats().scrubs, 1, "seed {seed}");
     }
 }
 
@@ -496,7 +495,7 @@ fn two_halves_that_ran_apart_are_never_put_together_not_even_by_force() {
             array.write(40).rest().stop();
             for turn in [true, false] {
                 for drive in 0..usize::from(members) {
-                    array.world.drives[drive].hidden = half.contains(&drive) == turn;
+                    array.world.set_hidden(drive, half.contains(&drive) == turn);
                 }
                 array.start().write_at(turn.into(), 1).steps(20_000);
                 if clean {
@@ -505,11 +504,7 @@ fn two_halves_that_ran_apart_are_never_put_together_not_even_by_force() {
                     array.kill();
                 }
             }
-            array
-                .world
-                .drives
-                .iter_mut()
-                .for_each(|drive| drive.hidden = false);
+            array.world.hide_none();
             for force in [false, true] {
                 let refusal = array.refused(force);
                 assert!(
@@ -525,9 +520,10 @@ fn two_halves_that_ran_apart_are_never_put_together_not_even_by_force() {
 fn a_half_that_ran_alone_is_noticed_after_the_other_was_rebuilt_onto_new_devices() {
     let mut raid1 = Scenario::new("1", 2).start();
     raid1.write(40).rest().stop();
-    raid1.world.drives[1].hidden = true;
+    raid1.world.hide(1);
     raid1.start().write_at(0, 1).rest().stop();
-    (raid1.world.drives[0].hidden, raid1.world.drives[1].hidden) = (true, false);
+    raid1.world.hide(0);
+    raid1.world.set_hidden(1, false);
     raid1.start().write_at(1, 1);
     // Every row of the other half's table is a new one in the end.
     raid1.remove(0).add().made_whole();
@@ -535,7 +531,7 @@ fn a_half_that_ran_alone_is_noticed_after_the_other_was_rebuilt_onto_new_devices
     raid1.replace(1).rest();
     assert!(!raid1.serves(last));
     raid1.steps(20_000).stop();
-    raid1.world.drives[0].hidden = false;
+    raid1.world.set_hidden(0, false);
     let refusal = raid1.refused(true);
     let split = matches!(refusal, StartError::Select(SelectError::SplitBrain { .. }));
     assert!(split, "{refusal}");
@@ -547,7 +543,7 @@ fn force_starts_no_array_of_which_too_many_members_are_missing() {
         let mut array = Scenario::new(level, members).start();
         array.write(40).rest().stop();
         for drive in 0..missing {
-            array.world.drives[drive].hidden = true;
+            array.world.hide(drive);
         }
         let refusal = array.refused(true);
         let named = matches!(
@@ -555,11 +551,7 @@ fn force_starts_no_array_of_which_too_many_members_are_missing() {
             StartError::TooFewMembers { .. } | StartError::Select(SelectError::NoMembers)
         );
         assert!(named, "level {level}: {refusal}");
-        array
-            .world
-            .drives
-            .iter_mut()
-            .for_each(|drive| drive.hidden = false);
+        array.world.hide_none();
         array.start().verify();
     }
 }
@@ -573,7 +565,7 @@ fn force_starts_what_was_cut_off_in_the_middle_and_gives_up_only_what_was_being_
             let mut array = draft.seed(700 + seed).start();
             array.write(80).rest().steps(10_000);
             array.begin_to_write(30, 40 + 11 * seed).power_cut();
-            array.world.drives[seed as usize % usize::from(members)].hidden = true;
+            array.world.hide(seed as usize % usize::from(members));
             if array.world.assemble(false).is_ok() {
                 continue; // Nothing was being written.
             }
@@ -587,12 +579,8 @@ fn force_starts_what_was_cut_off_in_the_middle_and_gives_up_only_what_was_being_
 }
 
 fn accepted(array: &Scenario) -> u64 {
-    array
-        .world
-        .drives
-        .iter()
-        .map(|drive| drive.ssd.accepted())
-        .sum()
+    let drives = array.world.drives().iter();
+    drives.map(|drive| drive.ssd().accepted()).sum()
 }
 
 #[test]
@@ -616,9 +604,9 @@ fn a_sequential_stream_is_written_in_whole_stripes_and_survives_a_power_cut() {
         let draft = Scenario::new(level, members).small_blocks();
         let mut array = draft.policy(policy).start();
         array.write_all().rest();
-        let geometry = array.world.geometry.clone();
+        let geometry = array.world.geometry().clone();
         let stripe = geometry.stripe_bytes() / geometry.block;
-        let stripes = array.world.oracle.blocks() / stripe;
+        let stripes = array.world.blocks() / stripe;
         // Half a strip at a time, more than two stripes of each of two shards under way.
         let half = geometry.strip / geometry.block / 2;
         let depth = (4 * stripe / half + 2) as usize;
@@ -647,9 +635,9 @@ fn a_sequential_stream_is_written_in_whole_stripes_by_slow_members() {
         for slot in 0..4 {
             array.slow(slot);
         }
-        let geometry = array.world.geometry.clone();
+        let geometry = array.world.geometry().clone();
         let stripe = geometry.stripe_bytes() / geometry.block;
-        let stripes = array.world.oracle.blocks() / stripe;
+        let stripes = array.world.blocks() / stripe;
         // Half a strip at a time, eight stripes under way, four times.
         let half = geometry.strip / geometry.block / 2;
         let before = accepted(&array);
@@ -682,9 +670,9 @@ fn a_degraded_read_of_whole_stripes_reads_no_strip_twice() {
         }
         // Every loss is noticed, and every region called clean.
         array.write_all().rest().steps(20_000);
-        let geometry = array.world.geometry.clone();
+        let geometry = array.world.geometry().clone();
         let stripe = geometry.stripe_bytes() / geometry.block;
-        let (total, k) = (array.world.oracle.blocks(), geometry.k as u64);
+        let (total, k) = (array.world.blocks(), geometry.k as u64);
         let before = accepted(&array);
         for first in (0..total).step_by(stripe as usize) {
             array.ask(AskKind::Read, first, stripe);
@@ -710,16 +698,16 @@ fn degraded_reads_of_one_batch_read_no_strip_twice() {
             array.lose(slot);
         }
         array.write_all().rest().steps(20_000);
-        let geometry = array.world.geometry.clone();
+        let geometry = array.world.geometry().clone();
         let stripe = geometry.stripe_bytes() / geometry.block;
         let half = geometry.strip / geometry.block / 2;
-        let (total, k) = (array.world.oracle.blocks(), geometry.k as u64);
+        let (total, k) = (array.world.blocks(), geometry.k as u64);
         let before = accepted(&array);
         for first in (0..total).step_by(stripe as usize) {
             for first in (first..first + stripe).step_by(half as usize) {
                 array.begin(AskKind::Read, first, half);
             }
-            array.wait("they are answered", |world| world.asks.is_empty());
+            array.wait("they are answered", |world| world.all_answered());
         }
         // Of a stripe that lost only parities, each half of a strip is read by itself.
         let commands = accepted(&array) - before;
@@ -736,13 +724,13 @@ fn a_block_that_cannot_be_computed_is_an_error_of_its_own_reader_alone() {
         let mut raid5 = draft.start();
         raid5.write_all().rest().lose(1).steps(3000);
         raid5.spoil_block(2, row, block);
-        let geometry = raid5.world.geometry.clone();
+        let geometry = raid5.world.geometry().clone();
         let stripe = geometry.stripe_bytes() / geometry.block;
         for first in row * stripe..(row + 1) * stripe {
             raid5.begin(AskKind::Read, first, 1);
         }
         // The oracle knows which block may answer an error.
-        raid5.wait("they are answered", |world| world.asks.is_empty());
+        raid5.wait("they are answered", |world| world.all_answered());
         raid5.verify();
     }
 }
@@ -755,14 +743,14 @@ fn a_resync_touches_only_what_was_being_written_and_the_array_serves_meanwhile()
             .start();
         array.fill().rest().steps(20_000);
         array.write_at(0, 1).kill().start();
-        let jobs: Vec<(JobKind, u64)> = (array.world.machines().array.status().jobs.iter())
+        let jobs: Vec<(JobKind, u64)> = (array.world.array().status().jobs.iter())
             .map(|job| (job.kind, job.total_bytes))
             .collect();
-        let geometry = &array.world.geometry;
+        let geometry = &array.world.geometry();
         let region = geometry.region_rows * geometry.strip;
         assert_eq!(jobs, [(JobKind::Resync, region)], "level {level}");
         // Both in the region that is being synced and in one that is not.
-        let last = array.world.oracle.blocks() - 1;
+        let last = array.world.blocks() - 1;
         array.write_at(1, 1).write_at(last, 1);
         array.verify().rest().verify();
     }
@@ -775,19 +763,19 @@ fn a_discard_of_everything_gives_every_region_back_to_the_drives() {
         array.fill().rest();
         array.begin_to_discard();
         array
-            .wait("it is answered", |world| world.asks.is_empty())
+            .wait("it is answered", |world| world.all_answered())
             .rest();
-        let states = (0..array.world.geometry.regions())
-            .map(|region| array.world.machines().array.region(RegionNo(region)));
+        let states = (0..array.world.geometry().regions())
+            .map(|region| array.world.array().region(RegionNo(region)));
         assert!(
             states
                 .into_iter()
                 .all(|state| state == RegionState::Unwritten)
         );
-        let data = array.world.superblock.layout.data_bytes;
+        let data = array.world.superblock().layout.data_bytes;
         for slot in 0..members {
             let drive = array.drive(slot);
-            let given = array.world.drives[drive].ssd.discarded();
+            let given = array.world.ssd(drive).discarded();
             assert_eq!(given, data, "level {level}, slot {slot}");
         }
         let before = accepted(&array);

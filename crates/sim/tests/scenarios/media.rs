@@ -18,11 +18,11 @@ fn scrub_repairs_whichever_strip_lies_where_two_others_can_tell() {
     ] {
         let mut array = Scenario::new(level, members).start();
         array.fill().rest();
-        let width = array.world.geometry.width;
+        let width = array.world.geometry().width;
         for column in 0..width {
             array.rot(column as u64 % 4, column).cure().verify();
         }
-        assert_eq!(array.world.stats.cures, width as u64, "level {level}");
+        assert_eq!(array.world.stats().cures, width as u64, "level {level}");
     }
 }
 
@@ -31,7 +31,7 @@ fn scrub_tells_of_both_readings_and_keeps_them_where_nobody_can_be_named() {
     for (level, members) in [("5", 4), ("50", 6), ("1", 2), ("10", 4)] {
         let mut array = Scenario::new(level, members).start();
         array.fill().rest();
-        for column in 0..array.world.geometry.width {
+        for column in 0..array.world.geometry().width {
             array.rot(2, column).cure().verify();
         }
     }
@@ -44,11 +44,11 @@ fn a_degraded_array_still_names_the_liar_while_two_strips_are_left_to_spare() {
     // Columns that have no member cannot rot.
     for column in 0..6 {
         raid.rot(3, column);
-        if !raid.world.silent.corrupt.is_empty() {
+        if raid.world.is_corrupt() {
             raid.cure();
         }
     }
-    assert_eq!(raid.world.stats.cures, 5);
+    assert_eq!(raid.world.stats().cures, 5);
     raid.verify();
 }
 
@@ -58,7 +58,7 @@ fn a_power_cut_after_a_repair_does_not_bring_the_lie_back() {
     raid6.fill().rest().rot(1, 0).rot(2, 5).cure();
     raid6.power_cut().start().rest().verify();
     raid6.begin_to_scrub().rest();
-    assert_eq!(raid6.world.stats.cures, 1);
+    assert_eq!(raid6.world.stats().cures, 1);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn sectors_unreadable_on_two_members_in_different_places_of_a_strip_lose_nothing
     }
     raid5.verify();
     assert_eq!((raid5.unreadable(), raid5.fails()), (vec![], vec![]));
-    assert!(raid5.world.stats.repairs > 0);
+    assert!(raid5.world.stats().repairs > 0);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn discarding_a_region_forgets_what_was_lost_there() {
         .spoil_block(2, 0, 0);
     raid5.add().made_whole();
     assert!(!raid5.unreadable().is_empty());
-    let total = raid5.world.oracle.blocks();
+    let total = raid5.world.blocks();
     raid5.ask(AskKind::WriteZeroes, 0, total);
     assert_eq!(raid5.unreadable(), []);
     raid5.write(40).verify();
@@ -205,21 +205,10 @@ fn a_full_list_stops_the_rebuild_and_changes_nothing() {
     }
     raid5.add();
     raid5.wait("the rebuild gives up", |world| {
-        world
-            .machines()
-            .array
-            .status()
-            .jobs
-            .iter()
-            .any(|job| job.paused)
+        world.array().status().jobs.iter().any(|job| job.paused)
     });
     assert_eq!(raid5.state(), ArrayState::Degraded);
-    let told = raid5
-        .world
-        .story
-        .iter()
-        .any(|line| line.contains("ListFull"));
-    assert!(told);
+    assert!(raid5.world.notes(|line| line.contains("ListFull")) > 0);
     raid5.verify();
 }
 
@@ -228,7 +217,7 @@ fn a_member_whose_errors_are_counted_anew_is_failed_by_as_many_new_ones() {
     let mut raid6 = Scenario::new("6", 5).threshold(3).start();
     raid6.write_all().rest();
     let status = |raid6: &mut Scenario| {
-        let members = raid6.world.machines().array.status().members;
+        let members = raid6.world.array().status().members;
         let member = members.into_iter().find(|m| m.slot == Some(Slot(2)));
         member.expect("slot 2 is told of")
     };
@@ -279,7 +268,7 @@ fn a_member_is_failed_at_the_read_error_that_the_threshold_names() {
         let mut errors = 0;
         for row in 0.. {
             raid6.spoil_block(2, row, 0).verify();
-            let status = raid6.world.machines().array.status();
+            let status = raid6.world.array().status();
             let member = status.members.iter().find(|m| m.slot == Some(Slot(2)));
             let member = member.expect("slot 2 is told of");
             assert!(member.read_errors <= errors + 1, "one for one sector");
@@ -304,11 +293,11 @@ fn a_member_is_shown_in_sync_only_when_a_crash_finds_it_so() {
             array.write(60).rest().lose(0).write(20).rest();
             array.add();
             array.wait("it is optimal again", |world| {
-                world.machines().array.status().state == ArrayState::Optimal
+                world.array().status().state == ArrayState::Optimal
             });
             let other = array.drive(1);
             array.power_cut();
-            array.world.drives[other].hidden = true;
+            array.world.hide(other);
             array.start().verify().write(10).rest().verify();
         }
     }

@@ -21,11 +21,11 @@ const LEVELS: [(&str, u8); 6] = [
 /// Takes away as many other members of the group of `slot` as may be lost while it counts as lost,
 /// too.
 fn hide_others(array: &mut Scenario, slot: u8, drives: &[usize]) {
-    let (width, m) = (array.world.geometry.width, array.world.geometry.m);
+    let (width, m) = (array.world.geometry().width, array.world.geometry().m);
     let first = usize::from(slot) / width * width;
     let others = (first..first + width).filter(|&other| other != usize::from(slot));
     for other in others.take(m - 1) {
-        array.world.drives[drives[other]].hidden = true;
+        array.world.hide(drives[other]);
     }
 }
 
@@ -49,7 +49,7 @@ fn an_array_that_is_renamed_has_one_name_whenever_the_power_fails() {
         let asked = Command::Rename("other".parse().expect("a name"));
         let id = array.world.command(asked);
         array.begin_to_write(20, seed / 2);
-        let told = array.world.done.contains_key(&id);
+        let told = array.world.answer_to(id).is_some();
         array.power_cut();
         mixed += u64::from(names(&array).len() > 1);
         array.start();
@@ -86,7 +86,7 @@ fn a_member_that_was_away_when_its_array_was_renamed_takes_the_new_name() {
 }
 
 fn all_drives(array: &mut Scenario) -> Vec<usize> {
-    let slots = array.world.geometry.slots() as u8;
+    let slots = array.world.geometry().slots() as u8;
     (0..slots).map(|slot| array.drive(slot)).collect()
 }
 
@@ -109,7 +109,7 @@ fn a_start_whose_writes_go_wrong_on_one_member_is_mended_by_the_next() {
                 let slot = (seed % u64::from(members)) as u8;
                 array.misdirect(drives[usize::from(slot)], area, fault, seed / 6 % 2);
                 array.start().begin_to_write(20, 20 * seed).power_cut();
-                placed += array.world.stats.metadata.of(kind, area);
+                placed += array.world.stats().metadata.of(kind, area);
                 hide_others(&mut array, slot, &drives);
                 array.start().verify();
             }
@@ -134,14 +134,14 @@ fn a_member_that_knows_of_no_loss_is_told_by_the_others() {
         raid6.world.command(Command::Fail(Slot(3)));
         let priority = Setting::RebuildPriority(10);
         raid6.world.command(Command::Set(priority));
-        let lost = |world: &World| world.stats.metadata.of(Damage::Lost, Area::Superblock);
+        let lost = |world: &World| world.stats().metadata.of(Damage::Lost, Area::Superblock);
         while lost(&raid6.world) == 0 {
             raid6.steps(1);
         }
         // Of the next flight the first copy is on its way.
         let writes = |world: &World| {
-            let [first, last] = Layout::superblock_offsets(world.drives[drives[0]].ssd.len());
-            let mut writes = world.drives[drives[0]].ssd.kinds().filter_map(written);
+            let [first, last] = Layout::superblock_offsets(world.ssd(drives[0]).len());
+            let mut writes = world.ssd(drives[0]).kinds().filter_map(written);
             writes.any(|(offset, _)| offset == first || offset == last)
         };
         while !writes(&raid6.world) {
@@ -183,12 +183,12 @@ fn a_batch_of_the_log_that_one_member_lacks_costs_nothing_while_that_member_may_
             let drive = drives[usize::from(slot)];
             array.misdirect(drive, Area::Log, fault, seed % 6);
             array.begin_to_write(60, 100 + 25 * (seed % 16)).power_cut();
-            if array.world.stats.metadata.of(kind, Area::Log) == 0 {
+            if array.world.stats().metadata.of(kind, Area::Log) == 0 {
                 continue;
             }
             hide_others(&mut array, slot, &drives);
             array.start().verify();
-            replayed += u64::from(array.world.stats.log_replays > 0);
+            replayed += u64::from(array.world.stats().log_replays > 0);
         }
         assert!(replayed > 15, "{fault:?}: {replayed}");
     }
@@ -204,18 +204,18 @@ fn map_pages_torn_within_a_block_on_every_member_are_noticed() {
         let mut array = draft.seed(seed).start();
         array.begin_to_overwrite();
         array.wait("a page is on its way to every member", |world| {
-            let layout = world.superblock.layout;
+            let layout = world.superblock().layout;
             let map = layout.map_offset..layout.log_offset;
-            let members = world.geometry.slots();
-            let drives = world.drives[..members].iter();
+            let members = world.geometry().slots();
+            let drives = world.drives()[..members].iter();
             let writes = |drive: &Drive| {
-                let mut writes = drive.ssd.kinds().filter_map(written);
+                let mut writes = drive.ssd().kinds().filter_map(written);
                 writes.any(|(offset, _)| map.contains(&offset))
             };
             drives.map(writes).filter(|on_its_way| *on_its_way).count() > 1
         });
         array.power_cut();
-        torn += array.world.stats.metadata.of(Damage::Torn, Area::Map);
+        torn += array.world.stats().metadata.of(Damage::Torn, Area::Map);
         array.start().rest().verify().begin_to_scrub().rest();
     }
     assert!(torn > 15, "{torn}");
@@ -232,19 +232,22 @@ fn a_region_is_written_only_when_it_is_durable_who_did_not_hear_of_that() {
         let mut raid1 = draft.seed(events + 1).start();
         raid1.fill().rest().sleep();
         let epoch = |array: &Scenario, drive: usize| {
-            let own = array.world.drives[drive].superblock(array.world.array);
+            let own = array.world.table_of(drive);
             own.expect("it is a member").epoch
         };
         let (kept, lost) = (raid1.drive(0), raid1.drive(1));
-        raid1.world.drives[lost].ssd.faults.gone = true;
+        raid1.world.ssd_mut(lost).faults.gone = true;
         raid1.begin_to_overwrite().steps(events).kill();
         raid1.bring_back(lost);
         if epoch(&raid1, kept) != epoch(&raid1, lost) {
             continue;
         }
         not_durable += 1;
-        let (layout, block) = (raid1.world.superblock.layout, raid1.world.geometry.block);
-        let ssd = &raid1.world.drives[kept].ssd;
+        let (layout, block) = (
+            raid1.world.superblock().layout,
+            raid1.world.geometry().block,
+        );
+        let ssd = raid1.world.ssd(kept);
         let newest = [0, 1].map(|sequence| {
             let at = region_map::place(&layout, 0, sequence);
             let page = ssd
@@ -254,7 +257,7 @@ fn a_region_is_written_only_when_it_is_durable_who_did_not_hear_of_that() {
             page.map_or((0, at), |page| (page.sequence, at))
         });
         let (_, at) = newest.into_iter().max().expect("two places");
-        let latent = &mut raid1.world.drives[kept].ssd.faults.latent;
+        let latent = &mut raid1.world.ssd_mut(kept).faults.latent;
         latent.insert(at / block);
         raid1.start();
         raid1.rest().verify().begin_to_scrub().rest();

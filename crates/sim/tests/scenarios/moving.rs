@@ -16,7 +16,7 @@ fn roomy(level: &str, members: u8) -> Draft {
 
 /// The size of the array when so many data columns were added.
 fn widened(array: &mut Scenario, more: u64) -> u64 {
-    let geometry = &array.world.geometry;
+    let geometry = &array.world.geometry();
     geometry.rows * (geometry.k as u64 + more) * geometry.strip
 }
 
@@ -46,7 +46,7 @@ fn data_moves_while_requests_are_under_way_and_then_there_is_more_room() {
         assert_eq!(size(&mut array), to_be, "{name}");
         array.verify();
         array.fill().write(60).rest().verify();
-        let survives = array.world.geometry.m as u8;
+        let survives = array.world.geometry().m as u8;
         for slot in 0..survives {
             array.lose(slot).write(20);
         }
@@ -72,7 +72,7 @@ fn an_array_with_an_added_parity_moves_like_any_other() {
         array.begin_to_write(40, events).power_cut();
         array.start().write(40).rest().verify();
         assert_eq!(size(&mut array), to_be, "after {events} events");
-        assert_eq!(array.world.geometry.fixed, 1);
+        assert_eq!(array.world.geometry().fixed, 1);
         array.lose(4).write(20).lose(5).write(20).rest().verify();
     }
 }
@@ -111,8 +111,8 @@ fn a_power_cut_anywhere_in_a_move_loses_nothing_and_the_move_goes_on() {
 
 /// Frontiers that superblocks tell of, by drive.
 fn frontiers(array: &Scenario) -> Vec<(u64, usize)> {
-    let uuid = array.world.superblock.array;
-    let drives = array.world.drives.iter().enumerate();
+    let uuid = array.world.superblock().array;
+    let drives = array.world.drives().iter().enumerate();
     let told = drives.filter_map(|(at, drive)| {
         let moving = drive.superblock(uuid)?.moving?;
         Some((moving.moved_rows, at))
@@ -128,17 +128,17 @@ fn a_window_is_written_again_only_when_every_member_has_its_copy() {
         let mut array = roomy("5", 4).seed(seed).start();
         array.fill().rest();
         array.begin_to_restripe(1);
-        array.wait("a copy", |world| world.machines().array.moves_by_copy());
+        array.wait("a copy", |world| world.array().moves_by_copy());
         array.steps(seed % 12).power_cut();
         array.begin_to_start();
-        if !array.world.machines().array.resumes() {
+        if !array.world.array().resumes() {
             array.rest().verify();
             continue;
         }
         tried += 1;
         array.steps(4 + seed / 12 * 3).power_cut();
         let drive = array.world.condition_on_media().0[seed as usize % 4];
-        array.world.drives[drive.expect("all are there")].hidden = true;
+        array.world.hide(drive.expect("all are there"));
         array.start().rest().verify();
     }
     assert!(tried > 20, "{tried}");
@@ -176,7 +176,7 @@ fn regions_are_forgotten_only_when_no_superblock_counts_them() {
         tried += 1;
         array.begin_to_start();
         array.steps(round % 6 * 7 + round / 6).power_cut();
-        array.world.drives[drive].hidden = true;
+        array.world.hide(drive);
         array.start().rest().verify();
     }
     assert!(tried > 10, "{tried}");
@@ -190,14 +190,14 @@ fn a_window_that_is_written_again_keeps_regions_that_were_nobodys() {
         let mut resumed = 0;
         for events in (0..2400).step_by(12) {
             let mut array = roomy("5", 3).policy(policy).window_bytes(1 << 20).start();
-            let region = array.world.geometry.region_bytes(RegionNo(0)).end;
-            let block = array.world.geometry.block;
+            let region = array.world.geometry().region_bytes(RegionNo(0)).end;
+            let block = array.world.geometry().block;
             array.write_at(2 * region / block, 3 * region / block);
             array.rest();
             array.begin_to_restripe(2);
             array.steps(events).kill();
             array.begin_to_start();
-            resumed += u64::from(array.world.machines().array.resumes());
+            resumed += u64::from(array.world.array().resumes());
             array.rest().verify();
         }
         assert!(resumed > 0, "{policy:?}");
@@ -254,7 +254,7 @@ fn a_window_that_moves_over_itself_is_written_again_from_its_copy() {
             let mut array = roomy(name, members).window_bytes(1).start();
             array.fill().rest();
             array.begin_to_restripe(1);
-            array.wait("it has begun", |world| world.geometry.old_shape.is_some());
+            array.wait("it has begun", |world| world.geometry().old_shape.is_some());
             array.steps(events - 40);
             match events % 3 {
                 0 => array.kill(),
@@ -262,7 +262,7 @@ fn a_window_that_moves_over_itself_is_written_again_from_its_copy() {
             };
             for slot in lose.iter().copied() {
                 if let Some(drive) = array.world.condition_on_media().0[slot] {
-                    array.world.drives[drive].hidden = true;
+                    array.world.hide(drive);
                 }
             }
             array.begin_to_start();
@@ -271,8 +271,8 @@ fn a_window_that_moves_over_itself_is_written_again_from_its_copy() {
                 array.steps(events / 9).power_cut();
                 array.start();
             }
-            array.wait("it serves", |world| world.machines().started);
-            resumed += array.world.stats.resumed;
+            array.wait("it serves", |world| world.serves());
+            resumed += array.world.stats().resumed;
             array.verify().write(20).rest().verify();
         }
         assert!(resumed > 3, "{name}: {resumed}");
@@ -313,7 +313,7 @@ fn what_is_stopped_stays_in_two_shapes_until_it_is_told_to_go_on() {
     let (before, to_be) = (size(&mut raid5), widened(&mut raid5, 1));
     let id = raid5.begin_to_restripe(1);
     raid5.answer(id).expect("it can have more columns");
-    raid5.wait("some has moved", |world| world.geometry.new_rows() > 9);
+    raid5.wait("some has moved", |world| world.geometry().new_rows() > 9);
     for _ in 0..40 {
         // In a window, and between two.
         raid5.steps(3);
@@ -322,7 +322,7 @@ fn what_is_stopped_stays_in_two_shapes_until_it_is_told_to_go_on() {
     }
     raid5.command(Command::StopRestripe).expect("it moves");
     raid5.rest();
-    let moved = raid5.world.geometry.new_rows();
+    let moved = raid5.world.geometry().new_rows();
     assert!(moves(&mut raid5) && size(&mut raid5) == before);
     raid5.fill().write(60).rest().verify();
     for refused in [Command::Grow(Vec::new()), Command::AddParity(Vec::new())] {
@@ -330,7 +330,7 @@ fn what_is_stopped_stays_in_two_shapes_until_it_is_told_to_go_on() {
     }
     raid5.stop();
     raid5.start().write(30).rest().verify();
-    assert_eq!(raid5.world.geometry.new_rows(), moved);
+    assert_eq!(raid5.world.geometry().new_rows(), moved);
     raid5.lose(3).write(30).rest().verify();
     raid5.power_cut();
     raid5.start().write(30).rest().verify();
@@ -376,7 +376,7 @@ fn blocks_that_are_lost_stay_lost_and_nothing_else_does() {
     raid5.answer(id).expect("it can have more columns");
     raid5.rest().verify();
     assert!(!moves(&mut raid5));
-    let lost = raid5.world.machines().array.status().unreadable;
+    let lost = raid5.world.array().status().unreadable;
     assert!(!lost.is_empty());
 }
 
@@ -390,11 +390,11 @@ fn requests_that_wait_for_a_window_are_split_by_the_shape_that_comes_after_it() 
         raid5.answer(id).expect("it can have more columns");
         while moves(&mut raid5) {
             raid5.begin_to_overwrite().begin_to_read().steps(60);
-            raid5.wait("all is answered", |world| world.asks.is_empty());
+            raid5.wait("all is answered", |world| world.all_answered());
         }
         raid5.begin_to_scrub();
         raid5.rest().verify();
-        split += raid5.world.stats.split_anew;
+        split += raid5.world.stats().split_anew;
     }
     assert!(split > 20, "{split}");
 }
@@ -418,7 +418,7 @@ fn a_scrub_in_two_shapes_finds_nothing_and_so_does_one_that_meets_the_move() {
     raid6.fill().rest();
     raid6.begin_to_restripe(1);
     raid6.wait("some has moved", |world| {
-        world.geometry.new_rows() > 6 && world.geometry.old_shape.is_some()
+        world.geometry().new_rows() > 6 && world.geometry().old_shape.is_some()
     });
     raid6.begin_to_scrub();
     raid6.command(Command::StopRestripe).expect("it moves");
@@ -460,7 +460,7 @@ fn a_new_member_that_fails_before_it_has_a_slot_ends_the_change() {
         raid5.fill().rest();
         let id = raid5.begin_to_restripe(1);
         raid5.steps(events);
-        let new = raid5.world.devices.last().copied().expect("it was opened");
+        let new = raid5.world.opened_last().expect("it was opened");
         let vanished = raid5.world.vanish(new);
         assert!(vanished.is_ok());
         let answer = raid5.answer(id);
@@ -499,8 +499,8 @@ fn a_new_member_never_has_the_table_alone() {
         let told: Vec<usize> = frontiers(&raid5).iter().map(|f| f.1).collect();
         let new = told.iter().find(|drive| !old.contains(&Some(**drive)));
         tried += u64::from(new.is_none());
-        for drive in 0..raid5.world.drives.len() {
-            raid5.world.drives[drive].hidden = !old.contains(&Some(drive));
+        for drive in 0..raid5.world.drives().len() {
+            raid5.world.set_hidden(drive, !old.contains(&Some(drive)));
         }
         raid5.start().write(20).rest().verify().power_cut();
         raid5.start().rest().verify();

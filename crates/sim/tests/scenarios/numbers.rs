@@ -13,18 +13,18 @@ const STRIDE: u64 = 1 << 36;
 
 /// Writes every superblock anew with what `change` makes of it.
 fn rewrite(array: &mut Scenario, change: impl Fn(&mut Superblock)) {
-    let uuid = array.world.superblock.array;
-    for drive in &mut array.world.drives {
-        let Some(own) = drive.superblock(uuid) else {
+    for drive in 0..array.world.drives().len() {
+        let Some(own) = array.world.table_of(drive) else {
             continue;
         };
+        let ssd = array.world.ssd_mut(drive);
         for offset in Layout::superblock_offsets(own.layout.device_bytes) {
-            let bytes = drive.ssd.peek(offset, 4096).expect("readable").to_vec();
+            let bytes = ssd.peek(offset, 4096).expect("readable").to_vec();
             let Ok(mut superblock) = Superblock::decode(&bytes, offset) else {
                 continue;
             };
             change(&mut superblock);
-            drive.ssd.poke(offset, &superblock.encode(offset)[..]);
+            ssd.poke(offset, &superblock.encode(offset)[..]);
         }
     }
 }
@@ -46,13 +46,13 @@ fn old(left: u64) -> Scenario {
 }
 
 fn base(array: &mut Scenario) -> u64 {
-    array.world.machines().array.status().superblock.log_base
+    array.world.array().status().superblock.log_base
 }
 
 #[test]
 fn discards_rebuilds_and_restarts_go_on_where_an_older_program_left_one_base() {
     let mut array = old(1);
-    let all = array.world.oracle.blocks();
+    let all = array.world.blocks();
     for round in 0..12 {
         array.ask(AskKind::Discard, 0, all);
         array.write_at(0, 4).rest();
@@ -89,13 +89,13 @@ fn a_window_of_a_move_takes_as_many_numbers_as_were_used() {
         .start();
     array.fill().rest();
     let before = base(&mut array);
-    let windows = array.world.geometry.size() / 32768;
+    let windows = array.world.geometry().size() / 32768;
     let id = array.begin_to_restripe(1);
     array.answer(id).expect("it can have more columns");
     array.rest();
     let taken = base(&mut array) - before;
     // Those of the writes before it, and one for each window.
-    let written = array.world.oracle.blocks();
+    let written = array.world.blocks();
     assert!(taken <= written + 2 * windows + 16, "{taken} numbers");
     array.verify();
 }
@@ -119,7 +119,7 @@ fn a_base_is_above_numbers_that_a_shard_gave_out_and_had_not_spoken_of() {
     array.fill().rest();
     array.stop().start();
     let before = base(&mut array);
-    let geometry = array.world.geometry.clone();
+    let geometry = array.world.geometry().clone();
     let region = geometry.region_bytes(RegionNo(1));
     // One after the other: each has a number of its own, and its region stays open.
     for _ in 0..20 {
@@ -154,13 +154,13 @@ fn an_array_whose_numbers_are_used_up_is_refused_by_name_and_goes_on_by_force_wi
     let ended = StartError::NumbersExhausted { base: u64::MAX };
     assert_eq!(array.refused(false), ended);
     array.start_by_force();
-    let superblock = array.world.machines().array.status().superblock;
+    let superblock = array.world.array().status().superblock;
     assert_eq!(superblock.write_hole, WriteHole::Resync);
     let closed = Command::Set(Setting::WriteHole(WriteHole::Closed));
     let refused = array.command(closed);
     assert_eq!(refused, Err(CommandError::NumbersExhausted));
     array.write(40).rest().verify();
-    let all = array.world.oracle.blocks();
+    let all = array.world.blocks();
     array.ask(AskKind::Discard, 0, all).rest();
     array.stop().start().verify();
 }
@@ -174,8 +174,8 @@ fn an_array_that_uses_up_its_numbers_fails_by_name_and_loses_nothing_that_was_ac
         superblock.log_base = u64::MAX - (1 << 33) - 20;
     });
     array.start();
-    array.world.demand = Demand::NothingWrong;
-    let all = array.world.oracle.blocks();
+    array.world.demand(Demand::NothingWrong);
+    let all = array.world.blocks();
     for _ in 0..30 {
         array.ask(AskKind::Discard, 0, all);
         array.ask(AskKind::Write, 0, 4).steps(400);

@@ -40,10 +40,10 @@ impl Load {
     /// One event, and new requests for those that were answered by it.
     fn step(&mut self, array: &mut Scenario) {
         array.steps(1);
-        let now = array.world.clock.now();
-        let (asks, latencies_ns) = (&array.world.asks, &mut self.latencies_ns);
+        let now = array.world.now();
+        let latencies_ns = &mut self.latencies_ns;
         self.under_way.retain(|(id, since)| {
-            let waits = asks.contains_key(id);
+            let waits = array.world.is_under_way(*id);
             if !waits {
                 latencies_ns.push(now.since(*since));
             }
@@ -51,7 +51,7 @@ impl Load {
         });
         while self.under_way.len() < self.depth {
             // A stride that meets every block in the end.
-            self.next = (self.next + 7919) % array.world.oracle.blocks().min(self.among);
+            self.next = (self.next + 7919) % array.world.blocks().min(self.among);
             let ask = Ask {
                 kind: AskKind::Read,
                 first: self.next,
@@ -59,15 +59,15 @@ impl Load {
                 fua: false,
             };
             assert!(array.world.submit(ask).is_ok(), "a request is taken");
-            let (id, _) = array.world.asks.last_key_value().expect("just asked");
-            self.under_way.push((*id, now));
+            let id = array.world.asked_last().expect("just asked");
+            self.under_way.push((id, now));
         }
     }
 
     /// Goes on for so long.
     fn work(&mut self, array: &mut Scenario, ms: u64) {
-        let until = Time(array.world.clock.now().0 + ms * MS);
-        while array.world.clock.now() < until {
+        let until = Time(array.world.now().0 + ms * MS);
+        while array.world.now() < until {
             self.step(array);
         }
     }
@@ -103,7 +103,7 @@ fn with(rebuild_priority: u8, latency_target_us: u32) -> Settings {
 
 /// Bytes that a job has done, and what holds it back.
 fn rebuild(array: &mut Scenario) -> (u64, HeldBack) {
-    let status = array.world.machines().array.status();
+    let status = array.world.array().status();
     let job = status.jobs.iter().find(|job| job.kind == JobKind::Rebuild);
     job.map_or((u64::MAX, HeldBack::None), |job| {
         (job.done_bytes, job.held_back)
@@ -126,13 +126,13 @@ fn requests_keep_to_the_latency_target_while_the_rebuild_goes_on_and_ends() {
     let target = Command::Set(Setting::LatencyTargetUs(target_us));
     array.command(target).expect("a target");
     array.add();
-    let began = array.world.clock.now();
+    let began = array.world.now();
     // It finds out what the target bears.
     load.work(&mut array, 300);
     load.latencies_ns.clear();
     while array.state() != ArrayState::Optimal {
         load.work(&mut array, 10);
-        let (took, p99) = (array.world.clock.now().since(began), load.p99_ns());
+        let (took, p99) = (array.world.now().since(began), load.p99_ns());
         let watched = load.latencies_ns.len() > 1000;
         assert!(
             !watched || p99 <= u64::from(target_us) * 1000,
@@ -171,7 +171,7 @@ fn what_holds_a_rebuild_back_is_told() {
         .expect("a target");
     load.work(&mut array, 200);
     assert_eq!(rebuild(&mut array).1, HeldBack::Latency);
-    let seen = array.world.machines().array.status().jobs[0].foreground_p99_ns;
+    let seen = array.world.array().status().jobs[0].foreground_p99_ns;
     assert!(seen.is_some_and(|ns| ns > 1000), "{seen:?}");
 }
 
@@ -203,10 +203,10 @@ fn a_rebuild_beside_a_load_that_never_keeps_to_the_target_ends() {
     let mut array = degraded(Scenario::new("5", 4), with(1, 1));
     let mut load = Load::new(4);
     array.add();
-    let began = array.world.clock.now();
+    let began = array.world.now();
     while array.state() != ArrayState::Optimal {
         load.work(&mut array, 100);
-        let now = array.world.clock.now();
+        let now = array.world.now();
         assert!(now.since(began) < 3_600_000 * MS, "an hour is too long");
     }
     array.verify();
@@ -228,14 +228,14 @@ fn a_scrub_and_a_resync_keep_to_priorities_of_their_own() {
         .command(Command::StartScrub(ScrubMode::Check))
         .expect("a scrub");
     load.work(&mut array, 200);
-    let status = array.world.machines().array.status();
+    let status = array.world.array().status();
     assert_eq!(status.jobs[0].kind, JobKind::Scrub);
     assert_eq!(status.jobs[0].held_back, HeldBack::Priority);
     array
         .command(Command::Set(Setting::ScrubPriority(100)))
         .expect("a priority");
     load.work(&mut array, 200);
-    let status = array.world.machines().array.status();
+    let status = array.world.array().status();
     assert!(
         status
             .jobs
@@ -254,12 +254,12 @@ fn a_rebuild_writes_its_target_from_the_first_strip_to_the_last() {
         world.looks().iter().any(|look| look.incoming.is_some())
     });
     let target = array.drive(2);
-    let layout = &array.world.superblock.layout;
+    let layout = &array.world.superblock().layout;
     let data = layout.data_offset..layout.data_offset + layout.data_bytes;
     let mut order: Vec<u64> = Vec::new();
     while array.state() != ArrayState::Optimal {
         array.steps(1);
-        for kind in array.world.drives[target].ssd.kinds() {
+        for kind in array.world.ssd(target).kinds() {
             match kind {
                 IoKind::Write { offset, .. } if data.contains(offset) => order.push(*offset),
                 _ => {}
@@ -292,7 +292,7 @@ fn to_be_zeroed(init_priority: u8, latency_target_us: u32) -> Scenario {
 
 /// Bytes of each member that are zero.
 fn zeroed(array: &mut Scenario) -> u64 {
-    let status = array.world.machines().array.status();
+    let status = array.world.array().status();
     let job = status.jobs.iter().find(|job| job.kind == JobKind::Init);
     job.expect("it takes longer").done_bytes
 }
@@ -323,18 +323,13 @@ fn background_zeroing_keeps_to_its_priority_and_to_the_latency_target() {
 /// Reads of what was never written, which no member sees, until zeroing is in a pause in its first
 /// region.
 fn in_the_first_region(array: &mut Scenario, load: &mut Load) {
-    let region = array.world.geometry.region_rows * array.world.geometry.strip;
+    let region = array.world.geometry().region_rows * array.world.geometry().strip;
     for _ in 0..1000 {
         load.work(array, 1);
         let done = zeroed(array);
         assert!(done < region, "the first region is at work");
-        if done > 0
-            && array
-                .world
-                .drives
-                .iter()
-                .all(|drive| drive.ssd.in_flight() == 0)
-        {
+        let mut drives = array.world.drives().iter();
+        if done > 0 && drives.all(|drive| drive.ssd().in_flight() == 0) {
             return;
         }
     }
@@ -346,13 +341,13 @@ fn who_gives_back_what_is_being_zeroed_does_not_wait_for_its_pace() {
     let mut array = to_be_zeroed(1, 0);
     let mut load = Load::new(2);
     in_the_first_region(&mut array, &mut load);
-    let begun = array.world.clock.now();
+    let begun = array.world.now();
     array.begin_to_discard();
-    let id = *array.world.asks.last_key_value().expect("just asked").0;
-    while array.world.asks.contains_key(&id) {
+    let id = array.world.asked_last().expect("just asked");
+    while array.world.is_under_way(id) {
         load.step(&mut array);
     }
-    let ms = array.world.clock.now().since(begun) / MS;
+    let ms = array.world.now().since(begun) / MS;
     assert!(ms < 300, "answered after {ms} ms");
 }
 
@@ -375,7 +370,7 @@ fn order_on_the_target(array: &mut Scenario) -> Vec<u64> {
     while array.state() != ArrayState::Optimal {
         let target = array.world.looks()[1].incoming;
         let now = target.map_or(Vec::new(), |target| {
-            let ssd = &array.world.drives[target].ssd;
+            let ssd = array.world.ssd(target);
             let data = |kind: &IoKind| match kind {
                 IoKind::Write { offset, .. } => ssd.data.contains(offset).then_some(*offset),
                 _ => None,
@@ -395,8 +390,8 @@ fn a_rebuild_writes_its_target_in_order_whatever_the_number_of_shards() {
         for shards in [1, 2, 3, 5] {
             let mut array = Scenario::new(level, members).large().shards(shards).start();
             array.fill().rest();
-            let region = array.world.geometry.region_bytes(RegionNo(2));
-            let blocks = |bytes: u64| bytes / array.world.geometry.block;
+            let region = array.world.geometry().region_bytes(RegionNo(2));
+            let blocks = |bytes: u64| bytes / array.world.geometry().block;
             let hole = (blocks(region.start), blocks(region.end - region.start));
             array.ask(AskKind::Discard, hole.0, hole.1).rest();
             let asked = order_on_the_target(&mut array);

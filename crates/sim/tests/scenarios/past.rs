@@ -21,7 +21,7 @@ fn drafts() -> Vec<Draft> {
 
 /// What the array says of the member in a slot.
 fn member(array: &mut Scenario, slot: u8) -> MemberState {
-    let status = array.world.machines().array.status();
+    let status = array.world.array().status();
     let of_slot = |m: &&MemberStatus| m.slot == Some(Slot(slot));
     status.members.iter().find(of_slot).expect("a slot").state
 }
@@ -233,7 +233,7 @@ fn older_images_of_more_members_than_may_be_lost_are_refused_by_name() {
     array.start().write_all().rest().stop();
     let newest: Vec<Vec<u8>> = drives
         .iter()
-        .map(|&drive| array.world.drives[drive].ssd.bytes().to_vec())
+        .map(|&drive| array.world.ssd(drive).bytes().to_vec())
         .collect();
     for &drive in &drives {
         array.world.put_image_back(drive);
@@ -250,7 +250,7 @@ fn older_images_of_more_members_than_may_be_lost_are_refused_by_name() {
     }
     // What the members were last is there again: all is well.
     for (&drive, bytes) in drives.iter().zip(&newest) {
-        array.world.drives[drive].ssd.rot(0, bytes);
+        array.world.ssd_mut(drive).rot(0, bytes);
         array.world.pasts_are_right(drive);
     }
     array.start().verify();
@@ -271,19 +271,19 @@ fn a_member_from_the_future_of_older_images_is_not_taken_back_in_part() {
         // The oracle goes on from here: what the three hold then is what counts.
         let kept: Vec<Vec<u8>> = drives[..3]
             .iter()
-            .map(|&drive| array.world.drives[drive].ssd.bytes().to_vec())
+            .map(|&drive| array.world.ssd(drive).bytes().to_vec())
             .collect();
-        let future = array.world.drives[drives[3]].ssd.bytes().to_vec();
+        let future = array.world.ssd(drives[3]).bytes().to_vec();
         for _ in 0..starts {
             array.start().rest().stop();
         }
-        assert_ne!(future, array.world.drives[drives[3]].ssd.bytes());
+        assert_ne!(future, array.world.ssd(drives[3]).bytes());
         for (&drive, bytes) in drives.iter().zip(&kept) {
-            array.world.drives[drive].ssd.rot(0, bytes);
+            array.world.ssd_mut(drive).rot(0, bytes);
         }
-        array.world.drives[drives[3]].hidden = true;
+        array.world.hide(drives[3]);
         array.start().write(20).rest();
-        array.world.drives[drives[3]].hidden = false;
+        array.world.set_hidden(drives[3], false);
         let back = array.offer(drives[3]);
         assert_eq!(back, Err(CommandError::NotKept), "{starts} starts later");
         array.replace(3).made_whole().verify();
@@ -332,7 +332,7 @@ fn a_member_that_was_cut_short_and_grew_again_is_out() {
         array.fill().rest();
         let drive = array.drive(1);
         array.stop();
-        let [first, last] = Layout::superblock_offsets(array.world.drives[drive].ssd.len());
+        let [first, last] = Layout::superblock_offsets(array.world.ssd(drive).len());
         array.world.empty(drive, first + 4096, last + 4096);
         array.start();
         is_out_and_rebuilt_whole(&mut array, 1, drive);
@@ -346,7 +346,7 @@ fn a_member_that_was_cut_short_while_it_was_away_is_not_taken_back_in_part() {
         array.fill().rest();
         let drive = array.drive(1);
         array.lose(1).write_at(0, 1).rest();
-        let [first, last] = Layout::superblock_offsets(array.world.drives[drive].ssd.len());
+        let [first, last] = Layout::superblock_offsets(array.world.ssd(drive).len());
         array.world.empty(drive, first + 4096, last + 4096);
         assert_eq!(array.offer(drive), Err(CommandError::NotKept));
         array.stop().bring_back(drive).start();
@@ -363,7 +363,7 @@ fn wiped_beginnings_of_all_members_are_refused_by_name_and_believed_by_force() {
     let drives: Vec<usize> = (0..4).map(|slot| array.drive(slot)).collect();
     array.stop();
     for &drive in &drives {
-        let [first, _] = Layout::superblock_offsets(array.world.drives[drive].ssd.len());
+        let [first, _] = Layout::superblock_offsets(array.world.ssd(drive).len());
         array.world.empty(drive, 0, first + 4096);
         array.world.pasts_are_right(drive);
     }
@@ -390,9 +390,9 @@ fn a_member_whose_blocks_are_larger_now_is_out_before_anything_is_written_to_it(
         array.fill().rest();
         let drive = array.drive(1);
         array.stop();
-        let (wider, before) = (4096, array.world.drives[drive].ssd.block);
+        let (wider, before) = (4096, array.world.ssd(drive).block);
         assert!(wider > before);
-        array.world.drives[drive].ssd.block = wider;
+        array.world.ssd_mut(drive).block = wider;
         array.start();
         assert_eq!(array.state(), ArrayState::Degraded);
         assert_eq!(member(&mut array, 1), MemberState::Stale);
@@ -402,7 +402,7 @@ fn a_member_whose_blocks_are_larger_now_is_out_before_anything_is_written_to_it(
         assert_eq!(array.offer(drive), Err(refused));
         array.write(20).rest().verify();
         // Behind what translates it is again what it was, and it holds what it held.
-        array.world.drives[drive].ssd.block = before;
+        array.world.ssd_mut(drive).block = before;
         array.offer(drive).expect("it is kept");
         array.made_whole().verify().lose(0).verify();
     }

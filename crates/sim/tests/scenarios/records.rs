@@ -35,40 +35,40 @@ fn levels(parities: usize) -> Vec<(String, Draft)> {
 
 /// The slot of a column of the stripe.
 fn slot(array: &Scenario, column: usize) -> u8 {
-    array.world.geometry.slot(STRIPE, column).0
+    array.world.geometry().slot(STRIPE, column).0
 }
 
 /// The first block of a data column of the stripe.
 fn block(array: &Scenario, column: usize) -> u64 {
-    let geometry = &array.world.geometry;
+    let geometry = &array.world.geometry();
     (STRIPE.0 * geometry.stripe_bytes() + column as u64 * geometry.strip) / geometry.block
 }
 
 /// The member of this column has a sector at the beginning of its strip that cannot be read.
 fn spoil(array: &mut Scenario, column: usize) {
-    let (slot, row) = (slot(array, column), array.world.geometry.row(STRIPE).1.0);
+    let (slot, row) = (slot(array, column), array.world.geometry().row(STRIPE).1.0);
     array.spoil_block(slot, row, 0);
 }
 
 /// Columns that cannot be read together: one of data, and all parities.
 fn one_too_many(array: &Scenario) -> Vec<usize> {
-    let geometry = &array.world.geometry;
+    let geometry = &array.world.geometry();
     std::iter::once(1)
         .chain(geometry.k..geometry.k + geometry.m)
         .collect()
 }
 
 fn region(array: &mut Scenario) -> RegionState {
-    let geometry = &array.world.geometry;
+    let geometry = &array.world.geometry();
     let region = geometry.region(geometry.row(STRIPE).1);
-    array.world.machines().array.region(RegionNo(region.0))
+    array.world.array().region(RegionNo(region.0))
 }
 
 /// The power goes, and the member of this column.
 fn cut_without(array: &mut Scenario, column: usize) {
     let drive = array.drive(slot(array, column));
     array.power_cut();
-    array.world.drives[drive].hidden = true;
+    array.world.hide(drive);
     array.start();
 }
 
@@ -77,7 +77,7 @@ fn scrub_repairs(array: &mut Scenario) {
         .command(Command::StartScrub(ScrubMode::Repair))
         .expect("it can begin");
     array.wait("the scrub is over", |world| {
-        let jobs = world.machines().array.status().jobs;
+        let jobs = world.array().status().jobs;
         !jobs.iter().any(|job| job.kind == JobKind::Scrub)
     });
 }
@@ -95,7 +95,7 @@ fn a_lost_strip_is_not_computed_from_a_record_that_a_scrub_has_proved_wrong() {
                 false => full(draft.clone(), seed),
             };
             let first = block(&array, 0);
-            let parity = array.world.geometry.k;
+            let parity = array.world.geometry().k;
             array.rot(STRIPE.0, parity);
             array.write_at(first, 1).ask(AskKind::Flush, 0, 0);
             scrub_repairs(&mut array);
@@ -126,7 +126,7 @@ fn a_lost_strip_is_not_computed_from_a_record_beside_which_a_write_gave_blocks_u
             }
             array.begin_to_write_blocks(written, 1).steps(events);
             given_up += usize::from(!array.unreadable().is_empty());
-            let over = array.world.asks.is_empty();
+            let over = array.world.all_answered();
             cut_without(&mut array, 2);
             eprintln!("level {level}, {events} events");
             array.verify();
@@ -150,7 +150,7 @@ fn a_lost_strip_is_not_computed_from_a_record_beside_which_a_rebuild_gave_blocks
         let mut given_up = 0;
         for seed in 0..6 {
             let mut array = full(draft.clone(), seed);
-            let (first, parity) = (block(&array, 0), array.world.geometry.k);
+            let (first, parity) = (block(&array, 0), array.world.geometry().k);
             array.write_at(first, 1).ask(AskKind::Flush, 0, 0);
             for column in one_too_many(&array) {
                 if column != parity {
@@ -160,7 +160,7 @@ fn a_lost_strip_is_not_computed_from_a_record_beside_which_a_rebuild_gave_blocks
             let rebuilt = slot(&array, parity);
             array.lose(rebuilt).add();
             array.wait("it gives up or is over", |world| {
-                let status = world.machines().array.status();
+                let status = world.array().status();
                 let idle = status.state == ArrayState::Optimal && status.jobs.is_empty();
                 idle || !status.unreadable.is_empty()
             });
@@ -182,7 +182,7 @@ fn an_acknowledged_block_is_not_given_up_because_another_of_its_write_was() {
     for (level, members) in [("5", 4), ("50", 8)] {
         for seed in 0..6 {
             let mut array = full(Scenario::new(level, members), seed);
-            let geometry = array.world.geometry.clone();
+            let geometry = array.world.geometry().clone();
             let (first, lost) = (block(&array, 0), block(&array, 1));
             let two = 2 * geometry.strip / geometry.block;
             array.write_at(first, two).ask(AskKind::Flush, 0, 0);
@@ -197,7 +197,7 @@ fn an_acknowledged_block_is_not_given_up_because_another_of_its_write_was() {
                 .command(Command::Replace(replaced, device))
                 .expect("it can be replaced");
             array.wait("other content lies there", move |world| {
-                let readable = |&drive: &usize| world.drives[drive].ssd.faults.latent.is_empty();
+                let readable = |&drive: &usize| world.ssd(drive).faults.latent.is_empty();
                 drives.iter().all(readable)
             });
             assert_eq!(array.unreadable(), [lost]);
@@ -218,7 +218,7 @@ fn a_lost_strip_is_not_computed_from_a_record_beside_which_a_replacement_gave_bl
         let mut given_up = 0;
         for seed in 0..6 {
             let mut array = full(Scenario::new(level, members), seed);
-            let (first, parity) = (block(&array, 0), array.world.geometry.k);
+            let (first, parity) = (block(&array, 0), array.world.geometry().k);
             array.write_at(first, 1).ask(AskKind::Flush, 0, 0);
             for column in one_too_many(&array) {
                 spoil(&mut array, column);
@@ -229,7 +229,7 @@ fn a_lost_strip_is_not_computed_from_a_record_beside_which_a_replacement_gave_bl
                 .command(Command::Replace(replaced, device))
                 .expect("it can be replaced");
             array.wait("it gives up or is over", |world| {
-                let status = world.machines().array.status();
+                let status = world.array().status();
                 status.jobs.is_empty() || !status.unreadable.is_empty()
             });
             array.steps(20 * seed);
@@ -255,10 +255,10 @@ fn a_replay_leaves_parity_that_tells_of_a_rotten_block() {
             assert_eq!(region(&mut array), RegionState::Dirty);
             array.power_cut().start();
             scrub_repairs(&mut array);
-            let sb = array.world.machines().array.status().superblock;
+            let sb = array.world.array().status().superblock;
             let found = sb.last_scrub.expect("one has ended").found.inconsistent;
             assert_eq!(found, 1, "level {level}, seed {seed}");
-            if array.world.geometry.m > 1 {
+            if array.world.geometry().m > 1 {
                 array.rest().verify();
             }
         }
@@ -267,11 +267,11 @@ fn a_replay_leaves_parity_that_tells_of_a_rotten_block() {
 
 /// What lies in the data areas of all drives.
 fn data(array: &Scenario) -> Vec<Vec<u8>> {
-    let layout = array.world.superblock.layout;
+    let layout = array.world.superblock().layout;
     let all = layout.data_offset as usize..(layout.data_offset + layout.data_bytes) as usize;
-    let drives = array.world.drives.iter();
+    let drives = array.world.drives().iter();
     drives
-        .map(|drive| drive.ssd.bytes()[all.clone()].to_vec())
+        .map(|drive| drive.ssd().bytes()[all.clone()].to_vec())
         .collect()
 }
 
@@ -279,7 +279,7 @@ fn data(array: &Scenario) -> Vec<Vec<u8>> {
 #[test]
 fn a_replay_mends_a_rotten_block_of_a_write_that_was_over() {
     for (level, draft) in levels(1) {
-        let parity = draft.clone().start().world.geometry.k;
+        let parity = draft.clone().start().world.geometry().k;
         for column in [0, parity] {
             let mut array = full(draft.clone(), 1);
             let first = block(&array, 0);
@@ -305,7 +305,7 @@ fn a_replay_of_writes_that_are_over_writes_nothing() {
         let before = data(&array);
         array.start();
         assert!(data(&array) == before, "level {level}");
-        let nothing = |line: &String| line.contains("LogReplayed { records: 0,");
-        assert!(array.world.story.iter().any(nothing), "level {level}");
+        let nothing = |line: &str| line.contains("LogReplayed { records: 0,");
+        assert!(array.world.notes(nothing) > 0, "level {level}");
     }
 }

@@ -25,7 +25,7 @@ fn patient() -> Draft {
 
 /// What was counted of the member in this slot.
 fn retries(array: &mut Scenario, slot: usize) -> RetryCounts {
-    array.world.machines().array.status().members[slot].retries
+    array.world.array().status().members[slot].retries
 }
 
 #[test]
@@ -33,9 +33,9 @@ fn what_did_not_get_through_is_counted_for_its_member_and_a_reset_is_one_however
     let mut array = Scenario::new("6", 6).no_caches().start();
     array.fill().begin_to_write(60, 30);
     array.reset(1, 25_000, false);
-    array.wait("requests are answered", |world| world.asks.is_empty());
+    array.wait("requests are answered", |world| world.all_answered());
     array.write(20).rest();
-    let stats = array.world.stats;
+    let stats = *array.world.stats();
     let counts = retries(&mut array, 1);
     assert!(counts.got_through > 1 && counts.tries >= counts.got_through);
     assert_eq!(counts.tries, stats.retries);
@@ -43,7 +43,7 @@ fn what_did_not_get_through_is_counted_for_its_member_and_a_reset_is_one_however
     assert_eq!((counts.failed, counts.resets), (0, 1));
     assert_eq!(retries(&mut array, 0), RetryCounts::default());
     array.begin_to_write(60, 30).reset(1, 25_000, false);
-    array.wait("requests are answered", |world| world.asks.is_empty());
+    array.wait("requests are answered", |world| world.all_answered());
     array.write(20).rest();
     assert_eq!(retries(&mut array, 1).resets, 2);
     let reset = Command::ResetCounters(None);
@@ -62,7 +62,7 @@ fn what_never_got_through_is_counted_in_the_slot_that_its_member_left() {
 }
 
 fn state(array: &mut Scenario, slot: usize) -> MemberState {
-    array.world.machines().array.status().members[slot].state
+    array.world.array().status().members[slot].state
 }
 
 /// Nothing gets through to the member in this slot until it is out.
@@ -70,18 +70,19 @@ fn stall(array: &mut Scenario, slot: u8) -> usize {
     let drive = array.drive(slot);
     array.reset(slot, TOO_LONG_US, false).write(30);
     array.wait("it is out", move |world| {
-        world.looks()[usize::from(slot)].in_sync.is_none() && world.drives[drive].device.is_none()
+        world.looks()[usize::from(slot)].in_sync.is_none()
+            && world.drives()[drive].device().is_none()
     });
     drive
 }
 
 /// Until nothing is under way on a drive, and its reset is over.
 fn until_it_answers(array: &mut Scenario, drive: usize) {
-    let reset = array.world.drives[drive].ssd.faults.reset;
+    let reset = array.world.ssd(drive).faults.reset;
     let until = reset.expect("it is reset").until;
-    let wait_ns = until.since(array.world.clock.now());
-    assert_eq!(array.world.drives[drive].ssd.in_flight(), 0);
-    array.world.clock.pass(wait_ns + 1);
+    let wait_ns = until.since(array.world.now());
+    assert_eq!(array.world.ssd(drive).in_flight(), 0);
+    array.world.pass(wait_ns + 1);
 }
 
 /// The member on this drive is taken back by a partial rebuild, and two others may be lost then.
@@ -90,7 +91,7 @@ fn comes_back(raid6: &mut Scenario, drive: usize) {
     raid6.rest().verify();
     assert_eq!(raid6.state(), ArrayState::Optimal);
     assert!(raid6.serves(drive));
-    assert_eq!(raid6.world.stats.partial_rebuilds, 1);
+    assert_eq!(raid6.world.stats().partial_rebuilds, 1);
     raid6.lose(0).lose(1).verify();
 }
 
@@ -102,12 +103,12 @@ fn a_reset_that_ends_in_time_costs_no_member_and_no_byte() {
             let mut array = draft.seed(800 + seed).start();
             array.fill().begin_to_write(60, 30 * seed);
             array.reset(1, 25_000, false);
-            array.wait("requests are answered", |world| world.asks.is_empty());
+            array.wait("requests are answered", |world| world.all_answered());
             array.write(20).rest();
-            assert!(array.world.stats.retries > 0, "level {level}");
-            assert_eq!(array.world.stats.losses, 0, "level {level}");
+            assert!(array.world.stats().retries > 0, "level {level}");
+            assert_eq!(array.world.stats().losses, 0, "level {level}");
             assert_eq!(array.state(), ArrayState::Optimal);
-            let tolerated = array.world.geometry.m;
+            let tolerated = array.world.geometry().m;
             array.verify();
             (0..members)
                 .filter(|slot| *slot != 1)
@@ -129,10 +130,10 @@ fn all_members_may_be_reset_at_once_even_where_none_may_be_lost() {
         (0..members).for_each(|slot| {
             array.reset(slot, 20_000, false);
         });
-        array.wait("requests are answered", |world| world.asks.is_empty());
+        array.wait("requests are answered", |world| world.all_answered());
         array.write(20).rest().verify();
-        assert_eq!(array.world.stats.losses, 0, "level {level}");
-        assert!(array.world.stats.retries > 0, "level {level}");
+        assert_eq!(array.world.stats().losses, 0, "level {level}");
+        assert!(array.world.stats().retries > 0, "level {level}");
     }
 }
 
@@ -165,7 +166,7 @@ fn reads_are_answered_by_the_others_while_a_member_is_reset() {
     let slowest_us = raid6.read_each_us();
     assert!(slowest_us < 4_000, "{slowest_us} us");
     raid6.rest().verify();
-    assert_eq!(raid6.world.stats.losses, 0);
+    assert_eq!(raid6.world.stats().losses, 0);
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn a_member_that_is_reset_for_too_long_is_waited_for_and_gets_what_was_written_m
     let late = stall(&mut raid6, 2);
     raid6.write(20).rest();
     assert_eq!(state(&mut raid6, 2), MemberState::Missing);
-    let spare = raid6.world.machines().array.status().members[2].spare_in_ns;
+    let spare = raid6.world.array().status().members[2].spare_in_ns;
     assert!(spare.is_some_and(|ns| ns > 50_000_000_000), "{spare:?}");
     until_it_answers(&mut raid6, late);
     comes_back(&mut raid6, late);
@@ -190,7 +191,7 @@ fn a_member_that_was_reset_for_too_long_is_not_believed_after_a_power_cut() {
         raid6.fill().rest();
         let late = stall(&mut raid6, 2);
         raid6.begin_to_write(30, 11 * moment).power_cut();
-        raid6.world.drives[(late + 1 + moment as usize % 5) % 6].hidden = true;
+        raid6.world.hide((late + 1 + moment as usize % 5) % 6);
         raid6.start().rest().verify();
     }
 }
@@ -219,7 +220,7 @@ fn one_that_does_not_answer_again_and_again_has_failed_unless_it_is_forgiven() {
             false => (ArrayState::Optimal, 1),
         };
         assert_eq!(raid6.state(), expected);
-        let full = raid6.world.stats.rebuilds - raid6.world.stats.partial_rebuilds;
+        let full = raid6.world.stats().rebuilds - raid6.world.stats().partial_rebuilds;
         assert_eq!(full, rebuilds);
         assert!(!raid6.serves(late));
         raid6.verify();
@@ -236,17 +237,17 @@ fn a_device_that_may_have_lost_its_cache_goes_out_at_once_and_comes_back_by_regi
             array.fill().begin_to_write(40, 25 * seed);
             let lost = array.drive(1);
             array.reset(1, 2_000, true);
-            array.wait("requests are answered", |world| world.asks.is_empty());
+            array.wait("requests are answered", |world| world.all_answered());
             array.write(30);
             array.wait("it is out", move |world| {
-                world.drives[lost].device.is_none()
+                world.drives()[lost].device().is_none()
             });
-            assert_eq!(array.world.stats.retries, 0, "level {level}");
+            assert_eq!(array.world.stats().retries, 0, "level {level}");
             assert_eq!(state(&mut array, 1), MemberState::Missing);
             array.rest().offer(lost).expect("it is kept");
             array.made_whole().verify();
-            assert_eq!(array.world.stats.partial_rebuilds, 1, "level {level}");
-            let tolerated = array.world.geometry.m;
+            assert_eq!(array.world.stats().partial_rebuilds, 1, "level {level}");
+            let tolerated = array.world.geometry().m;
             (0..members)
                 .filter(|slot| *slot != 1)
                 .take(tolerated)
@@ -263,10 +264,10 @@ fn a_device_that_may_have_lost_its_cache_goes_out_at_once_and_comes_back_by_regi
 fn a_write_to_a_member_that_is_reset_for_ever_is_answered_in_time() {
     let mut raid5 = Scenario::new("5", 4).no_caches().start();
     raid5.write_all().rest().reset(1, 1_000_000_000, false);
-    let from = raid5.world.clock.now();
+    let from = raid5.world.now();
     raid5.begin_to_overwrite();
-    raid5.wait("requests are answered", |world| world.asks.is_empty());
-    let took_ms = raid5.world.clock.now().since(from) / 1_000_000;
+    raid5.wait("requests are answered", |world| world.all_answered());
+    let took_ms = raid5.world.now().since(from) / 1_000_000;
     assert!(took_ms < 2 * 50, "{took_ms} ms");
     assert_eq!(raid5.state(), ArrayState::Degraded);
     raid5.rest().verify();
@@ -281,7 +282,7 @@ fn a_member_that_fails_all_for_a_moment_and_vanishes_is_kept_and_gets_what_was_w
         raid6.fill().begin_to_write(60, 3 * seed);
         let pulled = raid6.vanish_soon(2);
         raid6.wait("it is out", |world| world.looks()[2].in_sync.is_none());
-        raid6.wait("requests are answered", |world| world.asks.is_empty());
+        raid6.wait("requests are answered", |world| world.all_answered());
         assert_eq!(state(&mut raid6, 2), MemberState::Missing);
         raid6.write(20);
         comes_back(&mut raid6, pulled);

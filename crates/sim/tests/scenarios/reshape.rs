@@ -18,11 +18,11 @@ pub(super) fn paged(level: &str, members: u8) -> Draft {
 }
 
 fn size(array: &mut Scenario) -> u64 {
-    array.world.machines().array.status().size_bytes
+    array.world.array().status().size_bytes
 }
 
 pub(super) fn level(array: &mut Scenario) -> Level {
-    array.world.machines().array.status().superblock.level
+    array.world.array().status().superblock.level
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn an_array_on_devices_that_grew_grows_and_keeps_what_it_holds() {
             .command(Command::Grow(Vec::new()))
             .expect("there is room");
         let after = size(&mut array);
-        let data = array.world.geometry.k as u64 * array.world.geometry.groups;
+        let data = array.world.geometry().k as u64 * array.world.geometry().groups;
         assert!(
             after >= before + data * (MORE - (64 << 10)),
             "{name}: {before} {after}"
@@ -89,7 +89,7 @@ fn a_parity_is_added_while_requests_are_under_way_and_then_one_more_member_may_b
         assert_eq!(level(&mut array), to);
         array.rest().verify();
         assert_eq!(array.state(), ArrayState::Optimal);
-        let survives = array.world.geometry.m as u8;
+        let survives = array.world.geometry().m as u8;
         for slot in 0..survives {
             array.lose(slot).write(30);
         }
@@ -159,7 +159,7 @@ pub(super) fn cut_everywhere(
         let before = (size(&mut array), level(&mut array));
         let id = change(&mut array);
         array.steps(events);
-        let over = array.world.done.contains_key(&id) && events > 600;
+        let over = array.world.answer_to(id).is_some() && events > 600;
         match events % 2 == 0 {
             true => array.power_cut(),
             false => array.kill(),

@@ -24,8 +24,8 @@ const LEVELS: [(&str, u8); 9] = [
 
 /// Loses as many members as the array survives, and reads everything.
 fn parity_is_true(array: &mut Scenario) {
-    let survives = match array.world.geometry.level.parity_count() {
-        0 => array.world.geometry.m as u8,
+    let survives = match array.world.geometry().level.parity_count() {
+        0 => array.world.geometry().m as u8,
         parities => parities,
     };
     for slot in 0..survives {
@@ -39,7 +39,7 @@ fn an_array_that_was_stopped_is_there_again_and_so_is_its_redundancy() {
     for (level, members) in LEVELS {
         let mut array = Scenario::new(level, members).start();
         array.fill().write_at(3, 2).write_at(9, 1).rest();
-        let known = array.world.superblock.clone();
+        let known = array.world.superblock().clone();
         array.stop();
         array.restore(&known).start().verify().rest();
         assert_eq!(array.state(), ArrayState::Optimal, "{level}");
@@ -55,7 +55,7 @@ fn what_was_acknowledged_before_a_power_cut_is_there_though_the_log_counts_no_mo
             for events in [120, 333, 512] {
                 let mut array = Scenario::new(level, members).policy(policy).start();
                 array.fill().rest();
-                let known = array.world.superblock.clone();
+                let known = array.world.superblock().clone();
                 array.begin_to_overwrite().steps(events);
                 array.power_cut();
                 array.restore(&known).start().rest().verify();
@@ -69,7 +69,7 @@ fn what_was_acknowledged_before_a_power_cut_is_there_though_the_log_counts_no_mo
 fn what_the_old_array_left_in_its_log_is_never_replayed_over_the_new_one() {
     let mut array = Scenario::new("5", 4).start();
     array.fill().rest();
-    let known = array.world.superblock.clone();
+    let known = array.world.superblock().clone();
     array.begin_to_overwrite().steps(200);
     array.power_cut();
     // Records of the first are still there when the second is cut off.
@@ -87,12 +87,12 @@ fn a_restored_array_lives_on_with_another_parity_and_another_restore() {
     let id = array.begin_to_add_parity(1);
     array.answer(id).expect("RAID 6");
     array.rest();
-    let known = array.world.superblock.clone();
+    let known = array.world.superblock().clone();
     assert_eq!(known.fixed_parities, 1);
     array.stop();
     array.restore(&known).start().rest().verify();
     array.stop();
-    let known = array.world.superblock.clone();
+    let known = array.world.superblock().clone();
     array.restore(&known).start().rest().verify();
     array.lose(0).lose(4).rest().verify();
 }
@@ -101,7 +101,7 @@ fn a_restored_array_lives_on_with_another_parity_and_another_restore() {
 fn without_all_its_members_nothing_is_made_again() {
     let mut array = Scenario::new("6", 5).start();
     array.fill().rest();
-    let known = array.world.superblock.clone();
+    let known = array.world.superblock().clone();
     array.lose(2).rest();
     array.stop();
     let refused = array.world.restore(&known);
@@ -126,7 +126,7 @@ fn a_member_of_the_old_array_that_turns_up_later_is_a_stranger() {
     let away = raid5.drive(1);
     raid5.lose(1).write_at(0, 1).rest().add().made_whole();
     raid5.write_at(0, 4).rest();
-    let known = raid5.world.superblock.clone();
+    let known = raid5.world.superblock().clone();
     raid5.stop();
     // Its table is of a later epoch than the first of the array that was made again.
     raid5.restore(&known).bring_back(away).start();
@@ -139,14 +139,13 @@ fn what_was_zeroed_as_a_whole_stays_zero_and_what_was_lost_stays_lost() {
     for (level, members) in LEVELS {
         let mut array = Scenario::new(level, members).forgiving().start();
         array.fill().rest();
-        let blocks = array.world.oracle.blocks();
+        let blocks = array.world.blocks();
         array.ask(AskKind::WriteZeroes, 0, blocks).rest().sleep();
-        let unwritten =
-            |array: &mut Scenario| array.world.machines().array.status().unwritten_bytes;
+        let unwritten = |array: &mut Scenario| array.world.array().status().unwritten_bytes;
         assert!(unwritten(&mut array) > 0, "{level}");
         array.write_at(0, 1).rest().sleep();
         let before = unwritten(&mut array);
-        let known = array.world.superblock.clone();
+        let known = array.world.superblock().clone();
         array.stop();
         array.restore(&known).start().verify().rest().verify();
         assert_eq!(unwritten(&mut array), before, "{level}");
@@ -162,12 +161,12 @@ fn blocks_that_were_lost_stay_lost() {
         raid5.spoil_block(slot, 1, 0);
     }
     raid5.lose(2).rest().add();
-    raid5.world.demand = Demand::NothingWrong;
+    raid5.world.demand(Demand::NothingWrong);
     raid5.wait("it is rebuilt", |world| world.looks()[2].in_sync.is_some());
     raid5.verify();
     let lost = raid5.unreadable();
     assert!(!lost.is_empty());
-    let known = raid5.world.superblock.clone();
+    let known = raid5.world.superblock().clone();
     raid5.stop();
     raid5.restore(&known).start().rest();
     assert_eq!(raid5.unreadable(), lost);
@@ -184,7 +183,7 @@ fn a_restore_that_is_cut_off_anywhere_is_refused_or_right_and_is_begun_again() {
             let draft = Scenario::new(level, members).shards(1).small_blocks();
             let mut array = draft.start();
             array.fill().rest();
-            let known = array.world.superblock.clone();
+            let known = array.world.superblock().clone();
             match steps % 2 {
                 0 => drop(array.stop()),
                 _ => drop(array.begin_to_overwrite().steps(300).power_cut()),

@@ -15,7 +15,7 @@ fn raised(window_bytes: u64) -> Scenario {
     let id = array.begin_to_add_parity(1);
     array.answer(id).expect("RAID 5 becomes RAID 6");
     array.rest();
-    assert_eq!(array.world.geometry.fixed, 1);
+    assert_eq!(array.world.geometry().fixed, 1);
     array
 }
 
@@ -27,7 +27,7 @@ fn begin(array: &mut Scenario) -> Move {
 
 /// Data columns and parities in each slot, over as many rows as it takes.
 fn share_of_parity(array: &Scenario) -> Vec<usize> {
-    let geometry = &array.world.geometry;
+    let geometry = &array.world.geometry();
     let mut parities = vec![0; geometry.slots()];
     for row in 0..geometry.slots() as u64 {
         for j in 0..geometry.m {
@@ -49,7 +49,7 @@ fn a_parity_that_was_added_is_spread_over_all_members() {
     array.write(40).rest().verify();
     assert!(!moves(&mut array));
     assert_eq!(
-        (size(&mut array), array.world.geometry.fixed),
+        (size(&mut array), array.world.geometry().fixed),
         (it.to_be, 0)
     );
     assert_eq!(share_of_parity(&array), [2; 5]);
@@ -86,7 +86,7 @@ fn what_stands_half_way_survives_two_losses_and_scrubs_find_nothing() {
     let mut array = raised(1);
     let it = begin(&mut array);
     array.answer(it.id).expect("it rotates");
-    array.wait("some has moved", |world| world.geometry.new_rows() > 6);
+    array.wait("some has moved", |world| world.geometry().new_rows() > 6);
     array.command(Command::StopRestripe).expect("it moves");
     array.rest().begin_to_scrub();
     array.rest().fill().write(40).rest();
@@ -104,7 +104,7 @@ fn on_the_way_to_groups_parities_rotate_unasked() {
         array.answer(id).expect("RAID 6 becomes RAID 60");
         array.begin_to_write(20, events).power_cut();
         array.start().write(40).rest().verify();
-        let sb = array.world.machines().array.status().superblock;
+        let sb = array.world.array().status().superblock;
         assert_eq!((sb.level, sb.fixed_parities), (Level::Raid60, 0));
         for slot in [0, 2, 5, 7] {
             array.lose(slot).write(10);

@@ -19,23 +19,23 @@ fn full(level: &str, members: u8, seed: u64) -> Scenario {
 
 /// The slot of a column of the stripe.
 fn slot(array: &Scenario, column: usize) -> u8 {
-    array.world.geometry.slot(STRIPE, column).0
+    array.world.geometry().slot(STRIPE, column).0
 }
 
 /// A block of a data column of the stripe.
 fn block(array: &Scenario, column: usize, at: u64) -> u64 {
-    let geometry = &array.world.geometry;
+    let geometry = &array.world.geometry();
     (STRIPE.0 * geometry.stripe_bytes() + column as u64 * geometry.strip) / geometry.block + at
 }
 
 /// Blocks in a strip.
 fn strip(array: &Scenario) -> u64 {
-    array.world.geometry.strip / array.world.geometry.block
+    array.world.geometry().strip / array.world.geometry().block
 }
 
 /// This block of a strip cannot be read.
 fn spoil(array: &mut Scenario, column: usize, at: u64) {
-    let row = array.world.geometry.row(STRIPE).1.0;
+    let row = array.world.geometry().row(STRIPE).1.0;
     array.spoil_block(slot(array, column), row, at);
 }
 
@@ -47,8 +47,8 @@ fn begin_to_write(array: &mut Scenario, column: usize) {
 
 /// No sector is unreadable on any member.
 fn healed(array: &Scenario) -> bool {
-    let mut drives = array.world.drives.iter();
-    drives.all(|drive| drive.ssd.faults.latent.is_empty() || drive.ssd.faults.gone)
+    let mut drives = array.world.drives().iter();
+    drives.all(|drive| drive.ssd().faults.latent.is_empty() || drive.ssd().faults.gone)
 }
 
 /// As many members of the stripe's columns as the level survives are lost, and everything is read.
@@ -65,7 +65,7 @@ fn verify_without(array: &mut Scenario, columns: std::ops::Range<usize>) {
 fn a_rebuild_loses_nothing_where_members_cannot_read_different_blocks_of_a_strip() {
     for (level, members) in [("6", 5), ("7.3", 6), ("60", 8)] {
         let mut array = full(level, members, 1);
-        let m = array.world.geometry.m;
+        let m = array.world.geometry().m;
         array.lose(slot(&array, 0)).steps(3000);
         for column in 1..=m {
             spoil(&mut array, column, 2 * column as u64);
@@ -84,13 +84,13 @@ fn a_rebuild_loses_nothing_where_members_cannot_read_different_blocks_of_a_strip
 fn a_write_loses_nothing_where_members_cannot_read_different_blocks_of_a_strip() {
     for (level, members) in [("5", 4), ("6", 5), ("50", 8), ("60", 10)] {
         let mut array = full(level, members, 2);
-        let (k, m) = (array.world.geometry.k, array.world.geometry.m);
+        let (k, m) = (array.world.geometry().k, array.world.geometry().m);
         // All parities, and one more strip.
         for (at, column) in std::iter::once(1).chain(k..k + m).enumerate() {
             spoil(&mut array, column, 2 * at as u64);
         }
         begin_to_write(&mut array, 0);
-        array.wait("it is written", |world| world.asks.is_empty());
+        array.wait("it is written", |world| world.all_answered());
         assert_eq!(array.unreadable(), [], "level {level}");
         assert!(healed(&array), "level {level}");
         array.verify();
@@ -102,7 +102,7 @@ fn a_write_loses_nothing_where_members_cannot_read_different_blocks_of_a_strip()
 /// Columns of which the same block cannot be read so that `lost` and these are one too many, and
 /// the blocks of the array that are lost by that.
 fn one_too_many(array: &mut Scenario, lost: Option<usize>, at: u64) -> Vec<u64> {
-    let (k, m) = (array.world.geometry.k, array.world.geometry.m);
+    let (k, m) = (array.world.geometry().k, array.world.geometry().m);
     let columns: Vec<usize> = match lost {
         Some(_) => (1..=m).collect(),
         None => std::iter::once(1).chain(k..k + m).collect(),
@@ -148,13 +148,13 @@ fn a_write_lists_the_block_that_too_many_cannot_read_and_none_of_its_neighbours(
         let mut array = full(level, members, 4);
         let lost = one_too_many(&mut array, None, 3);
         begin_to_write(&mut array, 0);
-        array.wait("it is written", |world| world.asks.is_empty());
+        array.wait("it is written", |world| world.all_answered());
         assert_eq!(array.unreadable(), lost, "level {level}");
         assert!(healed(&array), "level {level}");
         array.verify();
         assert_eq!(array.fails(), lost);
         // What was written in its place agrees with the rest, whichever member is lost then.
-        let m = array.world.geometry.m;
+        let m = array.world.geometry().m;
         verify_without(&mut array, 2..2 + m);
         assert_eq!(array.fails(), lost);
         array.ask(AskKind::Write, lost[0], 1).verify();
@@ -185,7 +185,7 @@ fn a_rebuild_that_is_cut_off_while_it_salvages_gives_up_no_more() {
             array.verify();
             assert_eq!(array.fails(), lost);
             // A member is lost that had all of its blocks, and parities tell the same.
-            let last = array.world.geometry.width - 1;
+            let last = array.world.geometry().width - 1;
             array.lose(slot(&array, last)).rest().verify();
         }
         assert!(listed > 0, "level {level}");
@@ -202,18 +202,20 @@ fn a_write_that_is_cut_off_while_it_salvages_gives_up_no_more() {
             let lost = one_too_many(&mut array, None, 3);
             begin_to_write(&mut array, 0);
             array.steps(events);
-            over += u32::from(array.world.asks.is_empty());
+            over += u32::from(array.world.all_answered());
             let known = !array.unreadable().is_empty();
             listed += u32::from(known);
             let aside = array.drive(slot(&array, 2));
             array.power_cut();
-            array.world.drives[aside].hidden = known && events % 2 == 1 && healed(&array);
+            array
+                .world
+                .set_hidden(aside, known && events % 2 == 1 && healed(&array));
             array.start().rest();
             eprintln!("level {level}, {events} events");
             array.verify();
             assert!(array.unreadable().iter().all(|b| lost.contains(b)));
             begin_to_write(&mut array, 0);
-            array.wait("it is written", |world| world.asks.is_empty());
+            array.wait("it is written", |world| world.all_answered());
             assert_eq!(array.unreadable(), lost);
             array.verify();
             assert_eq!(array.fails(), lost);
@@ -236,13 +238,16 @@ fn a_block_is_not_made_good_from_a_strip_that_lies() {
             }
             _ => full(level, members, 5),
         };
-        let (k, m) = (array.world.geometry.k, array.world.geometry.m);
-        let (drive, layout) = (array.drive(slot(&array, 1)), array.world.superblock.layout);
-        let row = array.world.geometry.row(STRIPE).1;
-        let from = (layout.data_offset + array.world.geometry.row_offset(row)) as usize;
+        let (k, m) = (array.world.geometry().k, array.world.geometry().m);
+        let (drive, layout) = (
+            array.drive(slot(&array, 1)),
+            array.world.superblock().layout,
+        );
+        let row = array.world.geometry().row(STRIPE).1;
+        let from = (layout.data_offset + array.world.geometry().row_offset(row)) as usize;
         let held = |array: &Scenario| {
-            let bytes = array.world.drives[drive].ssd.bytes();
-            bytes[from..from + array.world.geometry.strip as usize].to_vec()
+            let bytes = array.world.ssd(drive).bytes();
+            bytes[from..from + array.world.geometry().strip as usize].to_vec()
         };
         let right = held(&array);
         array.rot(STRIPE.0, 0);
@@ -254,7 +259,7 @@ fn a_block_is_not_made_good_from_a_strip_that_lies() {
         let first = block(&array, 1, 0);
         array.ask(AskKind::Read, first, strip(&array));
         assert!(
-            array.world.drives[drive].ssd.faults.latent.is_empty(),
+            array.world.ssd(drive).faults.latent.is_empty(),
             "level {level}"
         );
         assert!(held(&array) == right, "level {level}");
@@ -277,7 +282,7 @@ fn a_strip_of_which_a_sector_cannot_be_read_takes_no_rot_from_the_others() {
     ] {
         for what in ["read", "write", "rebuild", "repair"] {
             let mut array = full(level, members, 6);
-            let geometry = std::sync::Arc::clone(&array.world.geometry);
+            let geometry = array.world.geometry().clone();
             let (k, m) = (geometry.k, geometry.m);
             // Of a mirror the other copy rots.
             let (kept, lies) = if k > 1 { (1, 0) } else { (0, 1) };
@@ -291,12 +296,11 @@ fn a_strip_of_which_a_sector_cannot_be_read_takes_no_rot_from_the_others() {
             }
             let (drive, layout) = (
                 array.drive(slot(&array, kept)),
-                array.world.superblock.layout,
+                array.world.superblock().layout,
             );
             let from = layout.data_offset + geometry.row_offset(geometry.row(STRIPE).1);
             let (from, len) = (from as usize, geometry.strip as usize);
-            let held =
-                |array: &Scenario| array.world.drives[drive].ssd.bytes()[from..from + len].to_vec();
+            let held = |array: &Scenario| array.world.ssd(drive).bytes()[from..from + len].to_vec();
             let right = held(&array);
             array.rot(STRIPE.0, lies);
             spoil(&mut array, kept, 5);
@@ -349,7 +353,7 @@ fn what_a_replay_cannot_mend_is_the_same_on_a_replacement() {
         let replaced = slot(&array, 0);
         array.replace(replaced);
         array.wait("its row is built", |world| {
-            let jobs = world.machines().array.status().jobs;
+            let jobs = world.array().status().jobs;
             jobs.iter().any(|job| 2 * job.done_bytes > job.total_bytes)
         });
         // A clean stop says on the media how far it came.

@@ -11,38 +11,36 @@ fn with_two_lies(level: &str, members: u8) -> Scenario {
     // Regions are clean: no resync makes what lies the truth.
     array.fill().rest().sleep();
     // The replay after a kill looks at the stripes written last: not at this one.
-    let far = array.world.geometry.rows * 3 / 4;
+    let far = array.world.geometry().rows * 3 / 4;
     array.rot(0, 1).rot(far, 1);
     array
 }
 
 fn done_bytes(world: &mut World) -> Option<u64> {
-    let jobs = world.machines().array.status().jobs;
+    let jobs = world.array().status().jobs;
     let scrub = jobs.iter().find(|job| job.kind == JobKind::Scrub);
     scrub.map(|job| job.done_bytes)
 }
 
 /// Goes on until the scrub has done half of it and some of that is durable; how much that is.
 fn half_way(array: &mut Scenario) -> u64 {
-    let strip = array.world.geometry.strip;
-    let half = array.world.geometry.rows * strip / 2;
+    let strip = array.world.geometry().strip;
+    let half = array.world.geometry().rows * strip / 2;
     array.wait("the scrub has done half", move |world| {
         done_bytes(world).is_none_or(|done| done > half)
     });
-    let sb = array.world.machines().array.status().superblock;
+    let sb = array.world.array().status().superblock;
     sb.scrub.expect("it is under way").done_bytes
 }
 
 fn last(array: &mut Scenario) -> ScrubResult {
-    let sb = array.world.machines().array.status().superblock;
+    let sb = array.world.array().status().superblock;
     sb.last_scrub.expect("one has ended")
 }
 
 fn begin(array: &mut Scenario, mode: ScrubMode) {
-    array.world.scrub_must_agree = false;
-    array
-        .command(Command::StartScrub(mode))
-        .expect("it can begin");
+    let id = array.world.begin_scrub(mode, false);
+    array.answer(id).expect("it can begin");
 }
 
 #[test]
@@ -52,14 +50,14 @@ fn a_scrub_goes_on_after_a_kill_with_what_it_has_found() {
     let noted = half_way(&mut raid6);
     assert!(noted > 0);
     raid6.kill().begin_to_start();
-    let record = raid6.world.machines().array.status().superblock.scrub;
+    let record = raid6.world.array().status().superblock.scrub;
     let record = record.expect("it is not over");
     assert!(record.done_bytes >= noted);
     assert_eq!(record.found.inconsistent, 1);
     raid6.rest();
     let result = last(&mut raid6);
     assert_eq!((result.found.inconsistent, result.found.located), (2, 2));
-    assert_eq!(raid6.world.stats.scrubs, 1);
+    assert_eq!(raid6.world.stats().scrubs, 1);
 }
 
 #[test]
@@ -73,7 +71,7 @@ fn a_scrub_that_is_paused_waits_over_a_restart_and_goes_on_where_it_was() {
     let before = done_bytes(&mut raid6.world);
     raid6.stop().start().rest().sleep();
     assert_eq!(done_bytes(&mut raid6.world), before);
-    assert_eq!(raid6.world.stats.scrubs, 0);
+    assert_eq!(raid6.world.stats().scrubs, 0);
     begin(&mut raid6, ScrubMode::Repair);
     assert!(done_bytes(&mut raid6.world) >= before);
     raid6.rest();
@@ -103,11 +101,11 @@ fn a_scrub_that_halts_pauses_at_each_finding_until_it_is_told_to_go_on() {
     let mut raid5 = with_two_lies("5", 4);
     begin(&mut raid5, ScrubMode::Halt);
     raid5.rest();
-    let jobs = raid5.world.machines().array.status().jobs;
+    let jobs = raid5.world.array().status().jobs;
     assert!(jobs[0].paused && jobs[0].inconsistent == 1, "{jobs:?}");
     begin(&mut raid5, ScrubMode::Halt);
     raid5.rest();
-    let jobs = raid5.world.machines().array.status().jobs;
+    let jobs = raid5.world.array().status().jobs;
     assert!(jobs[0].paused && jobs[0].inconsistent == 2, "{jobs:?}");
     begin(&mut raid5, ScrubMode::Halt);
     raid5.rest();

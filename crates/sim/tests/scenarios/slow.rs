@@ -9,7 +9,7 @@ use strake_sim::workload::{Ask, AskKind};
 
 /// What is told of the member in a slot.
 fn latency(array: &mut Scenario, slot: usize) -> LatencyStatus {
-    array.world.machines().array.status().members[slot].latency
+    array.world.array().status().members[slot].latency
 }
 
 /// So many reads that every member has shown how quick it is.
@@ -76,23 +76,23 @@ fn a_late_read_in_place_delays_what_was_under_way_and_nothing_that_came_after_it
     show_how_quick(&mut raid5);
     raid5.sleep().pause(0, 10_000);
     let on_first = |array: &Scenario, block: u64| {
-        let geometry = &array.world.geometry;
+        let geometry = &array.world.geometry();
         let place = geometry.locate(block * geometry.block);
         geometry.slot(place.stripe, place.column).0 == 0
     };
-    let blocks = 0..raid5.world.oracle.blocks();
+    let blocks = 0..raid5.world.blocks();
     let blocks: Vec<u64> = blocks.filter(|&block| on_first(&raid5, block)).collect();
-    let begun = raid5.world.clock.now();
-    let since_us = |array: &Scenario| array.world.clock.now().since(begun) / 1000;
+    let begun = raid5.world.now();
+    let since_us = |array: &Scenario| array.world.now().since(begun) / 1000;
     raid5.begin(AskKind::Read, blocks[0], 1);
     while since_us(&raid5) < 2_000 {
         raid5.steps(1);
     }
     for &block in &blocks[1..] {
-        let asked = raid5.world.asks.len();
+        let asked = raid5.world.under_way();
         let at_us = since_us(&raid5);
         raid5.begin(AskKind::Read, block, 1);
-        while raid5.world.asks.len() > asked {
+        while raid5.world.under_way() > asked {
             raid5.steps(1);
         }
         let took_us = since_us(&raid5) - at_us;
@@ -102,7 +102,7 @@ fn a_late_read_in_place_delays_what_was_under_way_and_nothing_that_came_after_it
         }
     }
     assert_eq!(
-        raid5.world.asks.len(),
+        raid5.world.under_way(),
         1,
         "the first one waits for its member"
     );
@@ -123,7 +123,7 @@ fn without_hedged_reads_a_member_that_stands_still_is_waited_for() {
     assert_eq!(raid5.hedges().issued, 0);
     // It is remembered.
     raid5.stop().start().pause(0, 0);
-    let settings = raid5.world.machines().array.status().superblock.settings;
+    let settings = raid5.world.array().status().superblock.settings;
     assert!(!settings.hedged_reads);
 }
 
@@ -149,15 +149,15 @@ fn parity_that_waits_for_its_resync_answers_no_hedge() {
     raid5.fill().rest();
     raid5.begin_to_overwrite().steps(60).power_cut();
     // One read shows how quick a member is, and no resync gets on while one stands still.
-    raid5.world.plan.hedging.samples_min = 1;
+    raid5.world.hedging().samples_min = 1;
     raid5.start().pause(2, 10_000);
-    let geometry = raid5.world.geometry.clone();
-    let blocks = 0..raid5.world.oracle.blocks();
+    let geometry = raid5.world.geometry().clone();
+    let blocks = 0..raid5.world.blocks();
     let (mut late, mut others) = (Vec::new(), Vec::new());
     // Some region may be resynced already; the last one is not.
     let waiting = (0..geometry.regions())
         .map(RegionNo)
-        .filter(|&region| raid5.world.machines().array.region(region) == RegionState::NeedSync);
+        .filter(|&region| raid5.world.array().region(region) == RegionState::NeedSync);
     let last = waiting.last().expect("regions were being written");
     for block in blocks {
         let place = geometry.locate(block * geometry.block);
@@ -169,7 +169,7 @@ fn parity_that_waits_for_its_resync_answers_no_hedge() {
             _ => {}
         }
     }
-    let begun = raid5.world.clock.now();
+    let begun = raid5.world.now();
     late.iter().chain(&others).for_each(|&block| {
         raid5.read_us(block, 1);
     });
@@ -184,11 +184,11 @@ fn parity_that_waits_for_its_resync_answers_no_hedge() {
         };
         raid5.world.submit(ask).expect("it is asked");
     }
-    while raid5.world.clock.now().since(begun) < 20_000_000 {
+    while raid5.world.now().since(begun) < 20_000_000 {
         raid5.steps(1);
     }
     assert!(
-        !late.is_empty() && raid5.world.asks.len() == late.len(),
+        !late.is_empty() && raid5.world.under_way() == late.len(),
         "{late:?}"
     );
     let told = latency(&mut raid5, 3).read;
@@ -203,14 +203,14 @@ fn an_answer_that_comes_after_its_member_was_replaced_is_nobodys() {
     show_how_quick(&mut raid6);
     raid6.sleep().pause(2, 10_000);
     raid6.begin_to_read();
-    while !raid6.world.asks.is_empty() {
+    while !raid6.world.all_answered() {
         raid6.steps(1);
     }
     // All is answered while reads of the slow one are still on their way.
     let drive = raid6.drive(2);
-    assert!(raid6.world.drives[drive].ssd.waiting());
+    assert!(raid6.world.ssd(drive).waiting());
     raid6.lose(2).add().write(20).made_whole().verify();
-    assert!(!raid6.world.drives[drive].ssd.waiting());
+    assert!(!raid6.world.ssd(drive).waiting());
     raid6.power_cut().start().rest().verify();
 }
 
@@ -223,15 +223,15 @@ fn an_error_that_comes_late_is_counted_and_the_sector_repaired() {
     let slowest_us = raid5.read_each_us();
     assert!(slowest_us < 4_000, "{slowest_us} us");
     raid5.sleep();
-    let member = raid5.world.machines().array.status().members.remove(1);
+    let member = raid5.world.array().status().members.remove(1);
     let spoilt = member.read_errors;
     let drive = raid5.drive(1);
-    let left = raid5.world.drives[drive].ssd.faults.latent.len() as u64;
+    let left = raid5.world.ssd(drive).faults.latent.len() as u64;
     assert!(
         spoilt > 0 && left == 0,
         "{spoilt} errors, {left} sectors left"
     );
-    assert_eq!(raid5.world.stats.repairs, spoilt);
+    assert_eq!(raid5.world.stats().repairs, spoilt);
     raid5.pause(1, 0).verify();
 }
 
@@ -263,12 +263,12 @@ fn hedges_stay_within_their_budget() {
     for round in 0..rounds {
         // Half of what one member is asked for takes a hundred times as long.
         let drive = raid5.drive(0);
-        raid5.world.drives[drive].ssd.faults.hiccup_one_in = if round < 4 { 0 } else { 2 };
+        raid5.world.ssd_mut(drive).faults.hiccup_one_in = if round < 4 { 0 } else { 2 };
         raid5.read_each_us();
     }
     let hedges = raid5.hedges();
-    let reads = rounds * raid5.world.oracle.blocks();
-    let shards = u64::from(raid5.world.plan.shards);
+    let reads = rounds * raid5.world.blocks();
+    let shards = u64::from(raid5.world.plan().shards);
     let most = reads / 20 + 2 * shards;
     assert!(
         hedges.issued > 0 && hedges.issued <= most,
@@ -297,17 +297,17 @@ fn a_member_that_is_slow_for_long_is_told_of_and_again_when_it_recovers() {
     let told = latency(&mut raid6, 4).read.expect("it was read from");
     let peer = latency(&mut raid6, 0).read.expect("it was read from");
     assert!(told.p50_ns > 10 * peer.p50_ns, "{told:?} beside {peer:?}");
-    let slow = |line: &&String| line.contains("MemberSlow { slot: Slot(4)");
-    assert_eq!(raid6.world.story.iter().filter(slow).count(), 1);
-    assert_eq!(raid6.world.stats.slow_members, 1);
+    let slow = |line: &str| line.contains("MemberSlow { slot: Slot(4)");
+    assert_eq!(raid6.world.notes(slow), 1);
+    assert_eq!(raid6.world.stats().slow_members, 1);
     let drive = raid6.drive(4);
-    raid6.world.drives[drive].ssd.faults.slowness = 1;
+    raid6.world.ssd_mut(drive).faults.slowness = 1;
     rounds(&mut raid6, false);
     for slot in [0, 1, 2, 3, 5] {
         assert!(!latency(&mut raid6, slot).slow);
     }
-    let quiet = |line: &&String| line.contains("MemberNoLongerSlow");
-    assert_eq!(raid6.world.story.iter().filter(quiet).count(), 1);
+    let quiet = |line: &str| line.contains("MemberNoLongerSlow");
+    assert_eq!(raid6.world.notes(quiet), 1);
 }
 
 /// It was called slow by its first read after the pause, as if it had been slow all the time.
@@ -315,20 +315,20 @@ fn a_member_that_is_slow_for_long_is_told_of_and_again_when_it_recovers() {
 fn time_in_which_nothing_is_read_makes_no_member_slow() {
     let mut raid6 = Scenario::new("6", 6).hedging(20, 2).start();
     raid6.fill().rest().stop();
-    raid6.world.plan.hedging.slow_after_ns = 1_000_000_000;
+    raid6.world.hedging().slow_after_ns = 1_000_000_000;
     raid6.start().slow(4);
     // It looks slow, but not for long enough.
-    let begun = raid6.world.clock.now();
-    while raid6.world.clock.now().since(begun) < 800_000_000 {
+    let begun = raid6.world.now();
+    while raid6.world.now().since(begun) < 800_000_000 {
         raid6.read_each_us();
     }
     assert!(!latency(&mut raid6, 4).slow);
     raid6.sleep();
-    raid6.world.clock.pass(60_000_000_000);
+    raid6.world.pass(60_000_000_000);
     raid6.read_each_us();
     assert!(!latency(&mut raid6, 4).slow);
-    let begun = raid6.world.clock.now();
-    while raid6.world.clock.now().since(begun) < 1_200_000_000 {
+    let begun = raid6.world.now();
+    while raid6.world.now().since(begun) < 1_200_000_000 {
         raid6.read_each_us();
     }
     assert!(latency(&mut raid6, 4).slow);
@@ -342,7 +342,7 @@ fn racing(level: &str, members: u8) -> Scenario {
     array.sleep().pause(0, 10_000);
     array.read_each_us();
     let drive = array.drive(0);
-    assert!(array.world.drives[drive].ssd.waiting(), "some still race");
+    assert!(array.world.ssd(drive).waiting(), "some still race");
     array
 }
 
@@ -377,7 +377,7 @@ fn a_strip_that_lies_shows_in_a_hedge_beside_it_until_a_scrub_has_passed() {
         let mut array = draft.queues(1).start();
         array.fill().rest();
         show_how_quick(&mut array);
-        let geometry = array.world.geometry.clone();
+        let geometry = array.world.geometry().clone();
         array.sleep().rot(3, 1);
         let late = geometry.slot(StripeNo(3), 0).0;
         let won = array.hedges().won;
@@ -393,18 +393,18 @@ fn a_strip_that_lies_shows_in_a_hedge_beside_it_until_a_scrub_has_passed() {
 fn rules_of_nothing_hedge_no_read_of_a_member_that_nothing_is_known_of() {
     let mut raid5 = Scenario::new("5", 4).hedging(1, 64).start();
     raid5.fill().rest().stop();
-    let rules = &mut raid5.world.plan.hedging;
+    let rules = raid5.world.hedging();
     (rules.samples_min, rules.one_in, rules.look_every_ns) = (0, 0, 0);
     (rules.floor_ns, rules.ceiling_ns, rules.burst) = (1_000_000, 0, u32::MAX);
     raid5.start().pause(0, 10_000);
     let on_first = |array: &Scenario, block: &u64| {
         let place = array
             .world
-            .geometry
-            .locate(block * array.world.geometry.block);
-        array.world.geometry.slot(place.stripe, place.column).0 == 0
+            .geometry()
+            .locate(block * array.world.geometry().block);
+        array.world.geometry().slot(place.stripe, place.column).0 == 0
     };
-    let mut blocks = 0..raid5.world.oracle.blocks();
+    let mut blocks = 0..raid5.world.blocks();
     let first = blocks.find(|block| on_first(&raid5, block));
     assert!(raid5.read_us(first.expect("it holds data"), 1) > 40_000);
     assert_eq!(raid5.hedges().issued, 0);
@@ -418,15 +418,7 @@ fn rules_of_nothing_hedge_no_read_of_a_member_that_nothing_is_known_of() {
 fn an_array_that_is_asked_for_nothing_falls_asleep() {
     let mut raid5 = Scenario::new("5", 4).hedging(1, 64).start();
     raid5.fill().rest().verify().sleep();
-    assert!(
-        raid5
-            .world
-            .machines()
-            .shards
-            .iter()
-            .all(|s| s.deadline().is_none())
-    );
-    assert_eq!(raid5.world.machines().array.deadline(), None);
+    assert!(raid5.world.is_asleep());
 }
 
 /// A reader of histograms takes one that shrinks for one that began anew.

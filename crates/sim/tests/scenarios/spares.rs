@@ -22,15 +22,15 @@ fn spares(array: &mut Scenario) -> usize {
 }
 
 fn spares_of(world: &mut World) -> usize {
-    let members = world.machines().array.status().members;
+    let members = world.array().status().members;
     members.iter().filter(|m| m.slot.is_none()).count()
 }
 
 /// How long it takes until so many spares are left, milliseconds.
 fn until_spares_are(array: &mut Scenario, left: usize) -> u64 {
-    let from = array.world.clock.now();
+    let from = array.world.now();
     array.wait("a spare is used", move |world| spares_of(world) == left);
-    array.world.clock.now().since(from) / 1_000_000
+    array.world.now().since(from) / 1_000_000
 }
 
 #[test]
@@ -40,14 +40,14 @@ fn a_member_that_drops_for_a_moment_comes_back_by_what_was_written_and_the_spare
     let dropped = raid6.drive(2);
     raid6.lose(2).write(20).rest();
     assert_eq!(raid6.state(), ArrayState::Degraded);
-    let waits = raid6.world.machines().array.status().members[2].spare_in_ns;
+    let waits = raid6.world.array().status().members[2].spare_in_ns;
     assert!(waits.is_some_and(|ns| ns <= 5_000_000_000), "{waits:?}");
     raid6.offer(dropped).expect("it is kept");
     raid6.rest().sleep().verify();
     assert_eq!(raid6.state(), ArrayState::Optimal);
     assert!(raid6.serves(dropped));
     assert_eq!(spares(&mut raid6), 1);
-    assert_eq!(raid6.world.stats.partial_rebuilds, 1);
+    assert_eq!(raid6.world.stats().partial_rebuilds, 1);
 }
 
 #[test]
@@ -64,15 +64,15 @@ fn a_spare_takes_over_when_the_delay_has_passed_and_not_before() {
 fn an_array_in_which_a_spare_waits_asks_for_one_tick() {
     let mut raid6 = patient(1).start();
     raid6.write(60).rest().sleep().lose(2).write(1).rest();
-    let asked = raid6.world.machines().array.deadline();
+    let asked = raid6.world.array().deadline();
     assert!(asked.is_some());
     // All that happens until then is over soon.
     raid6.steps(2000);
-    let events = raid6.world.stats.events;
+    let events = raid6.world.stats().events;
     raid6.sleep();
     assert_eq!(raid6.state(), ArrayState::Optimal);
-    assert!(raid6.world.stats.events - events < 3000);
-    assert_eq!(raid6.world.machines().array.deadline(), None);
+    assert!(raid6.world.stats().events - events < 3000);
+    assert_eq!(raid6.world.array().deadline(), None);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn members_that_failed_or_were_put_out_are_replaced_at_once() {
     assert!(until_spares_are(&mut raid6, 1) < 100);
     raid6.rest();
     let failing = raid6.drive(3);
-    raid6.world.drives[failing].ssd.faults.write_errors = 1;
+    raid6.world.ssd_mut(failing).faults.write_errors = 1;
     raid6.write(60).rest();
     assert_eq!(raid6.state(), ArrayState::Optimal);
     assert!(!raid6.serves(failing));
@@ -95,8 +95,8 @@ fn members_that_failed_or_were_put_out_are_replaced_at_once() {
 #[test]
 fn an_array_without_a_spare_wants_one_when_the_delay_has_passed_and_not_before() {
     let wants = |array: &mut Scenario, in_ms: u64| {
-        let then = array.world.clock.now().plus_ms(in_ms);
-        let members = array.world.machines().array.status_at(then).members;
+        let then = array.world.now().plus_ms(in_ms);
+        let members = array.world.array().status_at(then).members;
         members.iter().filter(|m| m.wants_spare).count()
     };
     let delay_ms = u64::from(DELAY_MS);
@@ -125,18 +125,18 @@ fn what_is_missing_at_the_start_is_waited_for_from_then_on() {
     raid6.write(60).rest();
     let away = raid6.drive(4);
     raid6.stop();
-    raid6.world.drives[away].hidden = true;
-    let from = raid6.world.clock.now();
+    raid6.world.hide(away);
+    let from = raid6.world.now();
     raid6.start();
     until_spares_are(&mut raid6, 0);
-    let waited_ms = raid6.world.clock.now().since(from) / 1_000_000;
+    let waited_ms = raid6.world.now().since(from) / 1_000_000;
     assert!((5000..=5100).contains(&waited_ms), "{waited_ms} ms");
     raid6.rest().verify();
 }
 
 /// The spare that waits, and the command by which it takes the place of a member that serves.
 fn relieve(array: &mut Scenario, slot: u8) -> Command {
-    let members = array.world.machines().array.status().members;
+    let members = array.world.array().status().members;
     let spare = members.iter().find(|m| m.slot.is_none());
     let device = spare.and_then(|spare| spare.device);
     Command::ReplaceBySpare(Slot(slot), device.expect("a spare waits"))
@@ -173,8 +173,7 @@ fn a_spare_that_relieves_a_member_goes_on_after_a_cut_and_whichever_of_the_two_i
         let relief = relieve(&mut raid5, 1);
         raid5.world.command(relief);
         raid5.begin_to_write(20, 4 * seed);
-        let replacing =
-            raid5.world.machines().array.status().members.len() == 5 && spares(&mut raid5) == 0;
+        let replacing = raid5.world.array().status().members.len() == 5 && spares(&mut raid5) == 0;
         match seed % 3 {
             0 => drop(raid5.power_cut().start()),
             1 if raid5.serves(old) => drop(raid5.lose(1)),
@@ -203,7 +202,7 @@ fn only_a_spare_relieves_and_only_a_member_that_serves() {
     let Command::ReplaceBySpare(_, spare) = relief else {
         panic!("it is that command");
     };
-    let members = raid6.world.machines().array.status().members;
+    let members = raid6.world.array().status().members;
     let member = members[0].device.expect("slot 0 has a device");
     let not_a_spare = Command::ReplaceBySpare(Slot(1), member);
     assert_eq!(raid6.command(not_a_spare), Err(CommandError::NoSuchMember));
@@ -218,7 +217,7 @@ fn only_a_spare_relieves_and_only_a_member_that_serves() {
 /// counted against it, or it is not in service any more.
 fn read_errors(array: &mut Scenario, slot: u8, wanted: u64) {
     let counted = |array: &mut Scenario| {
-        let members = array.world.machines().array.status().members;
+        let members = array.world.array().status().members;
         let member = members.iter().find(|m| m.slot == Some(Slot(slot)));
         member.map_or(0, |member| member.read_errors)
     };
@@ -229,7 +228,7 @@ fn read_errors(array: &mut Scenario, slot: u8, wanted: u64) {
         }
         array.spoil_drive(drive, row, 0);
         array.begin_to_read();
-        let served = |world: &mut World| world.asks.is_empty();
+        let served = |world: &mut World| world.all_answered();
         array.wait("the reads are answered", served);
     }
     panic!("{wanted} errors were not counted");
@@ -263,7 +262,7 @@ fn a_member_with_too_many_read_errors_serves_until_a_spare_is_filled() {
 #[test]
 fn a_member_with_too_many_read_errors_serves_until_a_spare_from_elsewhere_is_filled() {
     let wants = |array: &mut Scenario| {
-        let members = array.world.machines().array.status().members;
+        let members = array.world.array().status().members;
         let wants = members.iter().filter(|m| m.wants_spare);
         wants.filter_map(|m| m.slot).collect::<Vec<Slot>>()
     };
@@ -390,7 +389,7 @@ fn a_rebuild_that_was_stopped_is_not_begun_by_a_spare_that_waited() {
     raid6.lose(2).write(10).rest().sleep();
     assert_eq!(raid6.state(), ArrayState::Degraded);
     assert_eq!(spares(&mut raid6), 1);
-    let waits = raid6.world.machines().array.status().members[2].spare_in_ns;
+    let waits = raid6.world.array().status().members[2].spare_in_ns;
     assert_eq!(waits, None);
 }
 
@@ -419,7 +418,7 @@ fn a_delay_that_is_longer_than_a_week_is_refused() {
     );
     raid6.command(set(longest)).expect("a week is fine");
     raid6.write(10).rest().stop().start();
-    let settings = raid6.world.machines().array.status().superblock.settings;
+    let settings = raid6.world.array().status().superblock.settings;
     assert_eq!(settings.spare_delay_ms, longest);
 }
 
@@ -429,7 +428,7 @@ fn what_was_replaced_keeps_its_slot_if_the_new_member_is_lost_before_that_is_dur
         let mut raid6 = Scenario::new("6", 6).seed(after + 1).start();
         raid6.fill().rest().lose(0).write(5).lose(3).write(5).rest();
         let (old, new) = (raid6.drive(1), raid6.world.fresh().expect("a drive"));
-        let target = raid6.world.devices[new.device.0 as usize];
+        let target = raid6.world.drive_of(new.device);
         raid6
             .command(Command::Replace(Slot(1), new))
             .expect("it can be replaced");

@@ -12,12 +12,12 @@ const DEADLINE_US: u64 = 50_000;
 
 /// All requests are answered, no member went out, and as many may be lost as ever.
 fn unharmed(array: &mut Scenario) {
-    array.wait("requests are answered", |world| world.asks.is_empty());
+    array.wait("requests are answered", |world| world.all_answered());
     array.write(20).rest();
-    assert_eq!(array.world.stats.losses, 0);
+    assert_eq!(array.world.stats().losses, 0);
     assert_eq!(array.state(), ArrayState::Optimal);
     array.verify();
-    for slot in 0..array.world.geometry.m as u8 {
+    for slot in 0..array.world.geometry().m as u8 {
         array.lose(slot);
     }
     array.verify();
@@ -69,16 +69,16 @@ fn a_member_that_hangs_alone_is_out_after_one_deadline_and_a_quarter() {
     for (level, members) in REDUNDANT {
         let mut array = Scenario::new(level, members).no_caches().start();
         array.fill().rest();
-        let begun = array.world.clock.now();
+        let begun = array.world.now();
         let drive = array.hang(1);
         array.begin_to_overwrite();
         array.wait("it is out", move |world| {
-            world.drives[drive].device.is_none()
+            world.drives()[drive].device().is_none()
         });
-        let us = array.world.clock.now().since(begun) / 1000;
+        let us = array.world.now().since(begun) / 1000;
         assert!(us > DEADLINE_US, "level {level}: {us} us");
         assert!(us < DEADLINE_US * 4 / 3, "level {level}: {us} us");
-        array.wait("requests are answered", |world| world.asks.is_empty());
+        array.wait("requests are answered", |world| world.all_answered());
         array.rest().verify();
     }
 }
@@ -87,16 +87,15 @@ fn a_member_that_hangs_alone_is_out_after_one_deadline_and_a_quarter() {
 fn of_two_members_that_hang_one_is_out_after_two_deadlines_and_the_array_ends_after_the_third() {
     let mut array = Scenario::new("5", 4).no_caches().start();
     array.fill().rest();
-    let begun = array.world.clock.now();
-    array.world.demand = strake_sim::beyond::Demand::Nothing;
+    let begun = array.world.now();
+    array.world.demand(strake_sim::beyond::Demand::Nothing);
     array.hang(0);
     array.hang(1);
     array.begin_to_overwrite();
-    let failed = |world: &mut strake_sim::world::World| {
-        world.machines().array.status().state == ArrayState::Failed
-    };
+    let failed =
+        |world: &mut strake_sim::world::World| world.array().status().state == ArrayState::Failed;
     array.wait("it has failed", failed);
-    let us = array.world.clock.now().since(begun) / 1000;
+    let us = array.world.now().since(begun) / 1000;
     assert!(us > 2 * DEADLINE_US, "{us} us");
     assert!(us < 4 * DEADLINE_US, "{us} us");
 }
@@ -108,14 +107,14 @@ fn a_scrub_is_dated_by_the_clock_as_it_is_when_it_begins_and_ends() {
     let mut array = Scenario::new("6", 6).start();
     array.fill().rest();
     let set = |array: &mut Scenario, unix_s| {
-        let now = array.world.clock.now();
-        array.world.machines().array.wall_clock(now, unix_s);
+        let now = array.world.now();
+        array.world.array().wall_clock(now, unix_s);
     };
     // The machine starts without a clock, and is corrected; then it is set back.
     for unix_s in [IN_2000, IN_2026, IN_2000 + 5] {
         set(&mut array, unix_s);
         array.begin_to_scrub().rest();
-        let sb = array.world.machines().array.status().superblock;
+        let sb = array.world.array().status().superblock;
         let ended_s = sb.last_scrub.expect("it ended").ended_unix_s;
         assert!((unix_s..unix_s + 60).contains(&sb.scrub_begun_unix_s));
         assert!((unix_s..unix_s + 60).contains(&ended_s));

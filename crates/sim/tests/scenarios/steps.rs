@@ -48,18 +48,18 @@ pub(crate) fn cut(array: &mut Scenario, nth: usize) {
 pub(crate) fn hide(array: &mut Scenario, slot: u8) {
     let drives = array.world.condition_on_media().0;
     if let Some(&Some(drive)) = drives.get(usize::from(slot)) {
-        array.world.drives[drive].hidden = true;
+        array.world.hide(drive);
     }
 }
 
 /// The size of the array.
 pub(crate) fn size(array: &mut Scenario) -> u64 {
-    array.world.machines().array.status().size_bytes
+    array.world.array().status().size_bytes
 }
 
 /// Data is in two shapes.
 pub(crate) fn moves(array: &mut Scenario) -> bool {
-    let sb = array.world.machines().array.status().superblock;
+    let sb = array.world.array().status().superblock;
     sb.moving.is_some()
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn cut_a_move(
         it
     };
     let over =
-        |array: &mut Scenario, it: &Move| array.world.done.contains_key(&it.id) && !moves(array);
+        |array: &mut Scenario, it: &Move| array.world.answer_to(it.id).is_some() && !moves(array);
     everywhere(stride, make, begin, over, |array, it, nth| {
         cut(array, nth);
         lose.into_iter().for_each(|slot| hide(array, slot));
@@ -98,7 +98,7 @@ pub(crate) fn cut_a_move(
         if lose.is_none() && moves {
             assert_eq!(size(array), it.to_be, "after blow {nth}");
         }
-        resumed += array.world.stats.resumed;
+        resumed += array.world.stats().resumed;
     });
     assert!(moving > 10, "{moving}");
     resumed

@@ -14,7 +14,7 @@ fn striped(level: &str, members: u8) -> Draft {
 }
 
 fn superblock(array: &mut Scenario) -> strake_format::Superblock {
-    array.world.machines().array.status().superblock
+    array.world.array().status().superblock
 }
 
 /// Asks for it, and waits until it has begun.
@@ -37,14 +37,14 @@ fn data_moves_to_larger_strips_and_to_smaller_ones() {
     ] {
         let mut array = striped(level, members).shards(2).start();
         array.fill().rest();
-        let size = array.world.machines().array.status().size_bytes;
+        let size = array.world.array().status().size_bytes;
         for strip in [64 * KIB, 4 * KIB, 8 * KIB, 32 * KIB] {
             restrip(&mut array, strip, 0);
             array.write(40).rest().verify();
             let now = superblock(&mut array);
             assert_eq!(now.moving, None, "{level}: {strip}");
             assert_eq!(now.user_strip_bytes(), strip);
-            let status = array.world.machines().array.status();
+            let status = array.world.array().status();
             assert_eq!(status.size_bytes, size, "{level}: nothing is lost or won");
             array
                 .fill()
@@ -54,7 +54,7 @@ fn data_moves_to_larger_strips_and_to_smaller_ones() {
                 .rest()
                 .verify();
         }
-        for slot in 0..array.world.geometry.m as u8 {
+        for slot in 0..array.world.geometry().m as u8 {
             array.lose(slot).write(20);
         }
         array.rest().verify().stop();
@@ -68,10 +68,10 @@ fn strips_and_columns_become_others_at_once() {
     for (level, members, strip) in [("5", 4, 4), ("5", 3, 64), ("6", 6, 32), ("1", 3, 64)] {
         let mut array = striped(level, members).shards(3).start();
         array.fill().rest();
-        let before = array.world.machines().array.status().size_bytes;
+        let before = array.world.array().status().size_bytes;
         restrip(&mut array, strip * KIB, 1);
         array.write(60).rest().verify();
-        let status = array.world.machines().array.status();
+        let status = array.world.array().status();
         assert_eq!(status.superblock.moving, None);
         assert!(status.size_bytes > before, "{level}");
         assert_eq!(status.superblock.user_strip_bytes(), strip * KIB);
@@ -88,7 +88,7 @@ fn cut_everywhere(make: impl Fn() -> Scenario, strip: u32, stride: usize, lose: 
         let id = array.begin_to_restrip(strip, 0);
         array.begin_to_write(25, events);
         let moves = superblock(&mut array).moving.is_some();
-        let over = array.world.done.contains_key(&id) && !moves;
+        let over = array.world.answer_to(id).is_some() && !moves;
         match events % 2 == 0 {
             true => array.power_cut(),
             false => array.kill(),
@@ -96,7 +96,7 @@ fn cut_everywhere(make: impl Fn() -> Scenario, strip: u32, stride: usize, lose: 
         if let Some(slot) = lose {
             let drive = array.world.condition_on_media().0[usize::from(slot)];
             if let Some(drive) = drive {
-                array.world.drives[drive].hidden = true;
+                array.world.hide(drive);
             }
         }
         array.start();
@@ -142,7 +142,7 @@ fn it_is_stopped_between_two_strips_and_works_there_for_as_long_as_it_takes() {
     let mut raid6 = striped("6", 6).start();
     raid6.fill().rest();
     restrip(&mut raid6, 64 * KIB, 0);
-    raid6.wait("some has moved", |world| world.geometry.new_rows() > 9);
+    raid6.wait("some has moved", |world| world.geometry().new_rows() > 9);
     raid6.command(Command::StopRestripe).expect("it moves");
     raid6.write(60).rest().verify().stop();
     raid6.start();
@@ -250,7 +250,7 @@ fn copies_of_two_moves_are_told_apart_where_nothing_is_logged() {
         let mut before = None;
         for strip in [8 * KIB, 16 * KIB] {
             restrip(&mut array, strip, 0);
-            array.wait("a copy", |world| world.machines().array.moves_by_copy());
+            array.wait("a copy", |world| world.array().moves_by_copy());
             let base = Some(superblock(&mut array).log_base);
             assert!(base > before, "{level}: {base:?} after {before:?}");
             before = base;

@@ -7,17 +7,17 @@ use strake_sim::workload::AskKind;
 
 /// The logical blocks of a region.
 fn region(array: &Scenario, region: u32) -> std::ops::Range<u64> {
-    let geometry = &array.world.geometry;
+    let geometry = &array.world.geometry();
     let bytes = geometry.region_bytes(RegionNo(region));
     bytes.start / geometry.block..bytes.end / geometry.block
 }
 
 fn stripe(array: &Scenario) -> u64 {
-    array.world.geometry.stripe_bytes() / array.world.geometry.block
+    array.world.geometry().stripe_bytes() / array.world.geometry().block
 }
 
 fn unwritten(array: &mut Scenario) -> u64 {
-    array.world.machines().array.status().unwritten_bytes
+    array.world.array().status().unwritten_bytes
 }
 
 /// Every block is written, and no region is open any more.
@@ -145,7 +145,7 @@ fn a_region_with_fewer_stripes_than_shards_is_given_back_in_parts() {
     for (level, members) in [("5", 4), ("6", 6), ("1", 2), ("50", 6)] {
         for shards in 1..16 {
             let mut array = filled(Scenario::new(level, members).shards(shards));
-            let geometry = array.world.geometry.clone();
+            let geometry = array.world.geometry().clone();
             let last = RegionNo(geometry.regions() - 1);
             let (blocks, stripe) = (region(&array, last.0), stripe(&array));
             let rows = geometry.region_rows(last);

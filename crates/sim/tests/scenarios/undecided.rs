@@ -19,15 +19,15 @@ fn flipped(level: &str, members: u8, column: usize) -> Scenario {
 
 /// What every member in sync holds of a row, by slot.
 fn row_of(array: &mut Scenario, stripe: u64) -> Vec<Vec<u8>> {
-    let geometry = array.world.geometry.clone();
+    let geometry = array.world.geometry().clone();
     let row = geometry.row(StripeNo(stripe)).1;
     let slots = 0..geometry.width as u8;
-    let data_offset = array.world.superblock.layout.data_offset;
+    let data_offset = array.world.superblock().layout.data_offset;
     let offset = data_offset + geometry.row_offset(row);
     let drives: Vec<usize> = slots.map(|slot| array.drive(slot)).collect();
     let strip = |drive: usize| {
-        let drive = &array.world.drives[drive];
-        let bytes = drive.ssd.peek(offset, geometry.strip as usize);
+        let drive = &array.world.drives()[drive];
+        let bytes = drive.ssd().peek(offset, geometry.strip as usize);
         bytes.expect("readable").to_vec()
     };
     drives.into_iter().map(strip).collect()
@@ -47,7 +47,7 @@ fn a_repair_leaves_alone_what_was_built_from_strips_that_did_not_agree() {
     ] {
         for restarts in [false, true] {
             let mut array = flipped(level, members, wrong);
-            let slot = array.world.geometry.slot(StripeNo(4), gone).0;
+            let slot = array.world.geometry().slot(StripeNo(4), gone).0;
             array.lose(slot).add().made_whole();
             if restarts {
                 array.stop().start();
@@ -70,7 +70,7 @@ fn a_repair_leaves_alone_what_was_built_from_strips_that_did_not_agree() {
 fn a_replacement_has_the_strip_of_its_member_whatever_the_others_say_of_it() {
     let mut array = Scenario::new("1", 4).forgiving().start();
     array.fill().rest();
-    let slot = |array: &mut Scenario, column| array.world.geometry.slot(StripeNo(4), column).0;
+    let slot = |array: &mut Scenario, column| array.world.geometry().slot(StripeNo(4), column).0;
     let right = slot(&mut array, 2);
     let truth = row_of(&mut array, 4)[usize::from(right)].clone();
     array.rot(4, 1);
@@ -108,13 +108,13 @@ fn a_replacement_has_the_strip_of_its_member_whatever_the_others_say_of_it() {
 fn a_rebuild_does_not_believe_a_strip_that_the_others_call_wrong() {
     for (wrong, gone) in [(1, 2), (5, 2), (1, 6), (7, 6), (2, 1)] {
         let mut array = flipped("7.3", 8, wrong);
-        let slot = array.world.geometry.slot(StripeNo(4), gone).0;
+        let slot = array.world.geometry().slot(StripeNo(4), gone).0;
         array.lose(slot).add().made_whole();
         array
             .command(Command::StartScrub(ScrubMode::Repair))
             .expect("it scrubs");
         array.rest().verify();
-        let last = array.world.machines().array.status().superblock.last_scrub;
+        let last = array.world.array().status().superblock.last_scrub;
         let found = last.expect("it has ended").found;
         assert_eq!((found.inconsistent, found.located), (1, 1));
     }
@@ -138,10 +138,10 @@ fn a_parity_that_is_added_does_not_vouch_for_what_it_was_built_from() {
 
 /// Whether a page of the map on any drive has undecided regions, in either place.
 fn has_undecided_page(world: &World) -> bool {
-    let layout = &world.superblock.layout;
+    let layout = &world.superblock().layout;
     let has = |drive: &Drive, page: u32, sequence: u64| {
         let at = region_map::place(layout, page, sequence);
-        let bytes = drive.ssd.peek(at, region_map::PAGE_BYTES);
+        let bytes = drive.ssd().peek(at, region_map::PAGE_BYTES);
         let page = bytes.and_then(|bytes| MapPage::decode(bytes, at).ok());
         page.is_some_and(|page| !page.undecided.is_empty())
     };
@@ -149,18 +149,18 @@ fn has_undecided_page(world: &World) -> bool {
         let mut pages = (0..layout.map_pages).flat_map(|page| [(page, 0), (page, 1)]);
         pages.any(|(page, sequence)| has(drive, page, sequence))
     };
-    world.drives.iter().any(on)
+    world.drives().iter().any(on)
 }
 
 /// Of the copies of superblocks on the drives that serve: those that say that there may be such
 /// pages, and all.
 fn copies_that_say_so(world: &World) -> (usize, usize) {
-    let members = world.drives.iter();
-    let members = members.filter(|drive| !drive.hidden && !drive.ssd.faults.gone);
+    let members = world.drives().iter();
+    let members = members.filter(|drive| !drive.is_hidden() && !drive.ssd().faults.gone);
     let copies = members.flat_map(|drive| {
-        let offsets = Layout::superblock_offsets(drive.ssd.len());
+        let offsets = Layout::superblock_offsets(drive.ssd().len());
         offsets.into_iter().filter_map(|at| {
-            let bytes = drive.ssd.peek(at, SUPERBLOCK_BYTES)?;
+            let bytes = drive.ssd().peek(at, SUPERBLOCK_BYTES)?;
             Superblock::decode(bytes, at).ok()
         })
     });
@@ -173,7 +173,7 @@ fn undecided(seed: u64) -> Scenario {
     let mut array = Scenario::new("6", 6).seed(seed).forgiving().start();
     array.fill().rest();
     array.rot(4, 1);
-    let slot = array.world.geometry.slot(StripeNo(4), 5).0;
+    let slot = array.world.geometry().slot(StripeNo(4), 5).0;
     array.lose(slot).add().made_whole();
     array
 }
@@ -188,9 +188,9 @@ fn superblocks_say_that_there_may_be_undecided_regions_before_a_page_has_one() {
         array.fill().rest();
         array.rot(4, 1);
         assert_eq!(copies_that_say_so(&array.world).0, 0);
-        let slot = array.world.geometry.slot(StripeNo(4), 5).0;
+        let slot = array.world.geometry().slot(StripeNo(4), 5).0;
         array.lose(slot).add();
-        let gone = array.world.drives.iter().filter(|d| d.ssd.faults.gone);
+        let gone = array.world.drives().iter().filter(|d| d.ssd().faults.gone);
         assert_eq!(gone.count(), 1);
         array.wait("a page has it", |world| has_undecided_page(world));
         array.power_cut();
@@ -234,7 +234,7 @@ fn superblocks_say_so_no_more_when_no_region_is_undecided() {
 #[test]
 fn agreement_is_no_proof_once_a_strip_was_built_from_the_others() {
     let witnessed = |array: &mut Scenario| {
-        let status = array.world.machines().array.status();
+        let status = array.world.array().status();
         status.superblock.witnessed
     };
     for returns in [false, true] {
@@ -244,7 +244,7 @@ fn agreement_is_no_proof_once_a_strip_was_built_from_the_others() {
             (1, true)
         );
         assert_eq!(inconsistent(&mut array), 1);
-        let slot = array.world.geometry.slot(StripeNo(4), 4).0;
+        let slot = array.world.geometry().slot(StripeNo(4), 4).0;
         array.lose(slot).add().made_whole();
         assert_eq!(inconsistent(&mut array), 0);
         assert_eq!(
@@ -272,7 +272,7 @@ fn agreement_is_no_proof_once_a_strip_was_built_from_the_others() {
 }
 
 fn undecided_regions(array: &mut Scenario) -> usize {
-    array.world.machines().array.status().undecided.len()
+    array.world.array().status().undecided.len()
 }
 
 /// What a scrub of everything finds: stripes that do not agree.
@@ -281,14 +281,14 @@ fn inconsistent(array: &mut Scenario) -> u64 {
         .command(Command::StartScrub(ScrubMode::Check))
         .expect("it scrubs");
     array.rest();
-    let last = array.world.machines().array.status().superblock.last_scrub;
+    let last = array.world.array().status().superblock.last_scrub;
     last.expect("it has ended").found.inconsistent
 }
 
 /// What lies in the data columns of stripe 4.
 fn data_of(array: &mut Scenario) -> Vec<Vec<u8>> {
-    let slots = (0..array.world.geometry.k).map(|column| {
-        let slot = array.world.geometry.slot(StripeNo(4), column);
+    let slots = (0..array.world.geometry().k).map(|column| {
+        let slot = array.world.geometry().slot(StripeNo(4), column);
         slot.index()
     });
     let slots: Vec<usize> = slots.collect();
@@ -365,7 +365,7 @@ fn a_member_that_comes_and_goes_meanwhile_leaves_the_region_undecided() {
         array.world.command(Command::AcceptData);
         array.steps(events);
         let drive = array.drive(slot);
-        let last = array.world.oracle.blocks() - 1;
+        let last = array.world.blocks() - 1;
         array.pull(slot).write_at(last, 1).rest();
         match array.bring_back(drive).offer(drive) {
             Ok(()) => kept += 1,
@@ -393,7 +393,7 @@ fn read_beside_rot(level: &str, members: u8, wrong: usize, seed: u64) -> (Scenar
     let mut array = Scenario::new(level, members).seed(seed).forgiving().start();
     array.fill().rest();
     array.rot(4, wrong);
-    let geometry = array.world.geometry.clone();
+    let geometry = array.world.geometry().clone();
     let (stripe, column) = (StripeNo(4), 2);
     let (slot, row) = (geometry.slot(stripe, column), geometry.row(stripe).1);
     array.spoil_block(slot.0, row.0, 0);
@@ -417,15 +417,15 @@ fn a_sector_that_cannot_be_read_is_not_rewritten_from_strips_that_do_not_agree()
     for (seed, wrong) in [(1, 1), (2, 4), (3, 5), (4, 0)] {
         let (mut array, drive) = read_beside_rot("6", 6, wrong, seed);
         // Its medium is looked at as if it could be read.
-        let latent = std::mem::take(&mut array.world.drives[drive].ssd.faults.latent);
+        let latent = std::mem::take(&mut array.world.ssd_mut(drive).faults.latent);
         assert!(!latent.is_empty(), "{wrong} is wrong: it was written over");
         let before = row_of(&mut array, 4);
-        array.world.drives[drive].ssd.faults.latent = latent;
+        array.world.ssd_mut(drive).faults.latent = latent;
         array
             .command(Command::StartScrub(ScrubMode::Repair))
             .expect("it scrubs");
         array.rest();
-        array.world.drives[drive].ssd.faults.latent.clear();
+        array.world.ssd_mut(drive).faults.latent.clear();
         assert!(before == row_of(&mut array, 4), "{wrong} is wrong");
     }
 }
@@ -436,12 +436,12 @@ fn a_sector_that_cannot_be_read_is_not_rewritten_from_strips_that_do_not_agree()
 fn a_sector_that_cannot_be_read_is_rewritten_without_the_strip_that_is_wrong() {
     for (seed, wrong) in [(1, 1), (2, 5), (3, 6), (4, 0)] {
         let (mut array, drive) = read_beside_rot("7.3", 8, wrong, seed);
-        assert!(array.world.drives[drive].ssd.faults.latent.is_empty());
+        assert!(array.world.ssd(drive).faults.latent.is_empty());
         array
             .command(Command::StartScrub(ScrubMode::Repair))
             .expect("it scrubs");
         array.rest().verify();
-        let last = array.world.machines().array.status().superblock.last_scrub;
+        let last = array.world.array().status().superblock.last_scrub;
         let found = last.expect("it has ended").found;
         assert_eq!(
             (found.inconsistent, found.located),
@@ -471,7 +471,7 @@ fn data_moves_on_over_rows_that_were_undecided() {
         .expect("it can");
     array.rest();
     let moves = |array: &mut Scenario| {
-        let status = array.world.machines().array.status();
+        let status = array.world.array().status();
         status.superblock.moving.is_some()
     };
     assert!(moves(&mut array), "rows that do not agree were moved");

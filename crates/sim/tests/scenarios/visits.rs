@@ -12,7 +12,12 @@ fn shards(level: &str, members: u8) -> Scenario {
 
 /// Reads everything: how many of other shards' stripes were begun, and went to their owner.
 fn visits(array: &mut Scenario) -> (u64, u64) {
-    let told = |array: &Scenario| (array.world.stats.visits, array.world.stats.visits_passed);
+    let told = |array: &Scenario| {
+        (
+            array.world.stats().visits,
+            array.world.stats().visits_passed,
+        )
+    };
     let before = told(array);
     array.verify();
     let after = told(array);
@@ -46,7 +51,7 @@ fn while_data_moves_the_owner_reads_and_afterwards_whoever_was_asked() {
     let moving = raid5.begin_to_restripe(1);
     raid5.answer(moving).expect("there is a device for it");
     let (begun, passed) = visits(&mut raid5);
-    assert!(raid5.world.geometry.old_shape.is_some(), "it still moves");
+    assert!(raid5.world.geometry().old_shape.is_some(), "it still moves");
     assert!(begun == 0 && passed > 0, "{begun}, {passed}");
     raid5.rest().steps(20_000);
     let (begun, passed) = visits(&mut raid5);

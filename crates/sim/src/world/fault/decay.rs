@@ -266,7 +266,7 @@ impl World {
             true => rng.pick(&self.decay.recent).0,
             false => StripeNo(rng.below(self.geometry.stripes())),
         };
-        let beside = self.asks_left > 0 && self.geometry.k > 1 && rng.percent(50);
+        let beside = self.user.asks_left > 0 && self.geometry.k > 1 && rng.percent(50);
         let (k, width) = (self.geometry.k, self.geometry.width);
         let column = match beside && rng.percent(50) {
             true => rng.range(k as u64, width as u64 - 1) as usize,
@@ -278,7 +278,7 @@ impl World {
         let known = self.decay.spots.iter().any(|spot| spot.stripe == stripe);
         if beside && known {
             // What is written next lies beside it.
-            self.held.get_or_insert(Ask {
+            self.user.held.get_or_insert(Ask {
                 kind: AskKind::Write,
                 first: self.block_of(stripe, other, at),
                 count: 1,
@@ -295,7 +295,7 @@ impl World {
             return Ok(());
         }
         let region = geometry.region(geometry.row(stripe).1);
-        let state = self.machines().array.region(region);
+        let state = self.array().region(region);
         let written = matches!(state, RegionState::Clean | RegionState::Dirty);
         let known = self.decay.spots.iter().any(|spot| spot.stripe == stripe);
         if !written || known || self.silent.emptied.contains(&region) {
@@ -328,8 +328,8 @@ impl World {
         ));
         self.drives[drive].ssd.rot(offset, &held);
         self.stats.decays += 1;
-        self.scrub_must_agree = false;
-        let mut asks = self.asks.values();
+        self.expected.scrub_must_agree = false;
+        let mut asks = self.user.asks.values();
         let touched =
             asks.any(|asked| asked.ask.kind.changes() && self.touches(&asked.ask, stripe));
         self.decay.spots.push(Spot {
@@ -352,7 +352,7 @@ impl World {
     /// Where an administrator takes data for right, in so many of a hundred cases: what lies in
     /// undecided regions.
     pub(crate) fn accept_some(&mut self, percent: u64) -> SimResult {
-        let undecided = !self.machines().array.status().undecided.is_empty();
+        let undecided = !self.array().status().undecided.is_empty();
         if undecided && self.plan.accepts && self.decay.chance.percent(percent) {
             self.command(Command::AcceptData);
         }
@@ -363,7 +363,7 @@ impl World {
     /// where that is stopped before a region is decided. `anew` says that the walk has just begun,
     /// at its first stripe.
     pub(crate) fn may_be_accepted(&mut self, anew: bool) {
-        let undecided = self.machines().array.status().undecided;
+        let undecided = self.array().status().undecided;
         let geometry = self.geometry.clone();
         let of = |spot: &Spot| geometry.region(geometry.row(spot.stripe).1);
         let spots = self.decay.spots.iter_mut();
@@ -380,7 +380,7 @@ impl World {
         let geometry = self.geometry.clone();
         let of = |stripe: StripeNo| geometry.region(geometry.row(stripe).1);
         let region = of(geometry.locate(offset).stripe);
-        let busy: Vec<Ask> = self.asks.values().map(|asked| asked.ask).collect();
+        let busy: Vec<Ask> = self.user.asks.values().map(|asked| asked.ask).collect();
         let mut spots = std::mem::take(&mut self.decay.spots);
         for spot in spots.iter_mut().filter(|spot| of(spot.stripe) == region) {
             let mut writes = busy.iter().filter(|ask| ask.kind.changes());
@@ -459,7 +459,7 @@ impl World {
                 intact += usize::from(!unreadable && self.condition(look).intact);
             }
             let region = self.geometry.region(self.geometry.row(spot.stripe).1);
-            let state = self.machines().array.region(region);
+            let state = self.array().region(region);
             spot.blind |= intact <= k || state == RegionState::NeedSync;
             spot.void |= state == RegionState::Unwritten;
         }
@@ -518,7 +518,7 @@ impl World {
         let mut found = BTreeSet::new();
         for drive in serving {
             let drive = &self.drives[drive];
-            let Some(sb) = drive.superblock(self.array) else {
+            let Some(sb) = drive.superblock(self.superblock.array) else {
                 continue;
             };
             let pages = launch::map(&drive.ssd, &sb, Reading::Right);
@@ -534,7 +534,7 @@ impl World {
     /// Looks at the media of every spot: see the module.
     pub(crate) fn audit_decay(&mut self) -> SimResult {
         self.watch_decay();
-        if self.decay.is_empty() || !self.machines().started {
+        if self.decay.is_empty() || !self.serves() {
             return Ok(());
         }
         let undecided = self.undecided_on_media();
@@ -625,7 +625,7 @@ impl World {
         }
         let Some(whole) = agreed(k, self.geometry.m, &columns) else {
             let readable = columns.iter().flatten().count() > k;
-            if spot.accepted && readable && !undecided && !self.resyncing {
+            if spot.accepted && readable && !undecided && !self.expected.resyncing {
                 let text = "its region was called decided, and its strips do not agree";
                 return Err(text.to_owned());
             }
@@ -635,7 +635,7 @@ impl World {
         if demanding && !truth {
             return Err("its strips agree, and it is not true".to_owned());
         }
-        let mut asks = self.asks.values();
+        let mut asks = self.user.asks.values();
         let busy = asks.any(|a| a.ask.kind.changes() && self.touches(&a.ask, spot.stripe));
         let sector = self.offset_of(spot.stripe, spot.at) / self.geometry.block;
         let mut drives = self.drives.iter();
@@ -667,7 +667,7 @@ impl World {
         }
         self.settle()?;
         self.audit_decay()?;
-        let whole = self.machines().array.status().state == ArrayState::Optimal;
+        let whole = self.array().status().state == ArrayState::Optimal;
         if whole && self.decay.chance.percent(60) {
             self.scrub_finds_decay()?;
         }
@@ -684,14 +684,14 @@ impl World {
             self.submit(ask)?;
         }
         self.decay.spots = spots;
-        self.wait("it is written", |world| world.asks.is_empty())?;
+        self.wait("it is written", |world| world.all_answered())?;
         self.submit(Ask {
             kind: AskKind::Flush,
             first: 0,
             count: 0,
             fua: false,
         })?;
-        self.wait("it is durable", |world| world.asks.is_empty())?;
+        self.wait("it is durable", |world| world.all_answered())?;
         // What is written as a whole has nothing of what was there.
         let spots = std::mem::take(&mut self.decay.spots);
         self.watch_decay();

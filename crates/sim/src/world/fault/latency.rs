@@ -48,7 +48,7 @@ impl World {
     /// The array serves again after a crash: perhaps the user looks at what was being written then,
     /// a few times, and some device is slow meanwhile.
     pub(crate) fn look_at_torn(&mut self, without: FaultSet) -> SimResult {
-        let torn = std::mem::take(&mut self.torn_stripes);
+        let torn = std::mem::take(&mut self.expected.torn_stripes);
         let parity = self.geometry.m > 0 && !self.geometry.mirrored();
         if torn.is_empty() || !parity || without.has(FaultKind::Slow) {
             return Ok(());

@@ -103,7 +103,7 @@ impl World {
         let layout = &self.superblock.layout;
         // A device that has grown has them where it ended, until the array has served since.
         let drive = &self.drives[drive];
-        let own = drive.superblock(self.array);
+        let own = drive.superblock(self.superblock.array);
         let ended = own.map_or(drive.ssd.len(), |own| own.layout.device_bytes);
         let copies = Layout::superblock_offsets(ended);
         let pages = (0..layout.map_pages)
@@ -281,7 +281,7 @@ impl World {
             let newest = present.iter().map(|(_, sb)| sb);
             let newest = newest.max_by_key(|sb| (sb.epoch, sb.generation));
             members.retain(|&drive| {
-                let own = self.drives[drive].superblock(self.array);
+                let own = self.table_of(drive);
                 own.is_some_and(|own| {
                     let last = newest.is_some_and(|newest| past(&own, newest) == Past::Last);
                     let live = newest.is_some_and(|newest| calls_live(newest, own.member));

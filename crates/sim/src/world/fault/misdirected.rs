@@ -53,6 +53,11 @@ impl World {
         });
     }
 
+    /// The next such write goes wrong.
+    pub fn misdirect(&mut self, armed: Armed) {
+        self.metadata.arm(armed);
+    }
+
     /// What was to land in data does so no more: nothing will be scrubbed before the next crash.
     pub(crate) fn spare_data(&mut self) {
         if let Some(armed) = &mut self.metadata.armed {
@@ -111,7 +116,7 @@ impl World {
 
     /// The drive serves a slot, and the array could do without it.
     fn may_strike_metadata(&mut self, drive: usize) -> bool {
-        if self.geometry.m == 0 || !self.silent.corrupt.is_empty() || self.plan.decays {
+        if self.geometry.m == 0 || self.is_corrupt() || self.plan.decays {
             return false;
         }
         let mut looks = self.looks().into_iter();

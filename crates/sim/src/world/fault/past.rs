@@ -165,7 +165,7 @@ impl World {
 
     /// Notes all that a drive holds.
     pub fn take_image(&mut self, drive: usize) {
-        let Some(member) = self.drives[drive].named(self.array) else {
+        let Some(member) = self.drives[drive].named(self.superblock.array) else {
             return;
         };
         if self.pasts.is_strange(drive) {
@@ -189,7 +189,7 @@ impl World {
 
     /// While the array serves: now and then all that a member holds is noted.
     pub(crate) fn take_live_image(&mut self) {
-        let corrupt = !self.decay.is_empty() || !self.silent.corrupt.is_empty();
+        let corrupt = !self.decay.is_empty() || self.is_corrupt();
         if corrupt || !self.pasts.live.chance.percent(25) {
             return;
         }
@@ -198,7 +198,7 @@ impl World {
             return;
         }
         let drive = self.pasts.live.chance.pick(&drives);
-        let member = self.drives[drive].named(self.array);
+        let member = self.drives[drive].named(self.superblock.array);
         let Some(member) = member.filter(|_| !self.pasts.is_strange(drive)) else {
             return;
         };
@@ -230,8 +230,8 @@ impl World {
         };
         let (image, _) = self.pasts.live.images.remove(at);
         let ssd = &self.drives[drive].ssd;
-        let same = self.drives[drive].named(self.array) == Some(image.member);
-        let corrupt = !self.decay.is_empty() || !self.silent.corrupt.is_empty();
+        let same = self.drives[drive].named(self.superblock.array) == Some(image.member);
+        let corrupt = !self.decay.is_empty() || self.is_corrupt();
         if corrupt || !same || ssd.len() != image.bytes.len() as u64 || self.pasts.is_strange(drive)
         {
             return;
@@ -313,7 +313,7 @@ impl World {
         if !self.pasts.found_empty.devices.remove(&device) {
             return;
         }
-        let drive = self.devices[device.0 as usize];
+        let drive = self.drive_of(device);
         let ssd = &self.drives[drive].ssd;
         if ssd.faults.gone || ssd.in_flight() > 0 {
             return;
@@ -395,7 +395,7 @@ impl World {
         newest.is_some_and(|image| {
             self.pasts.sealed[drive] > image.sealed
                 && image.bytes.len() as u64 == ssd.len()
-                && self.drives[drive].named(self.array) == Some(image.member)
+                && self.drives[drive].named(self.superblock.array) == Some(image.member)
         })
     }
 
@@ -406,7 +406,7 @@ impl World {
         let tolerance = self.tolerance();
         let fair = |&drive: &usize| {
             let own = &self.drives[drive];
-            let carries = own.named(self.array).is_some();
+            let carries = own.named(self.superblock.array).is_some();
             let idle = own.device.is_none() && own.used && !own.pulled && !own.hidden;
             let served = self.pasts.sealed[drive] > 0;
             if !idle || !carries || !served || self.pasts.is_strange(drive) {
@@ -424,7 +424,7 @@ impl World {
     /// All other members that are there, and of the past that counts, say that the member of this
     /// drive is out.
     pub(crate) fn is_out(&self, drive: usize) -> bool {
-        let Some(own) = self.drives[drive].named(self.array) else {
+        let Some(own) = self.drives[drive].named(self.superblock.array) else {
             return false;
         };
         let present = self.present();
@@ -444,7 +444,7 @@ impl World {
         device: DeviceId,
         result: &Result<Changed, CommandError>,
     ) -> SimResult {
-        let drive = self.devices[device.0 as usize];
+        let drive = self.drive_of(device);
         match result {
             Ok(_) if self.pasts.is_strange(drive) => self.failure(format!(
                 "drive {drive} is of another past, and is taken back"

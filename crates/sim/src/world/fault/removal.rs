@@ -22,24 +22,29 @@ const MOMENT_PARTS: u64 = 70;
 impl World {
     /// A member vanishes: at once, or so that everything it is asked for fails a moment before.
     pub(crate) fn vanish_somehow(&mut self, index: usize) -> SimResult {
-        let device = self.drives[index].device;
-        match device.filter(|_| self.chance.removal.percent(40)) {
-            Some(device) => {
-                self.vanish_soon(index, device);
-                Ok(())
-            }
-            None => self.vanish(index),
+        let open = self.drives[index].device.is_some();
+        if open && self.chance.removal.percent(40) {
+            self.vanish_soon(index);
+            return Ok(());
         }
+        self.vanish(index)
     }
 
     /// All that the drive is asked for fails, and a moment later it is gone.
-    pub fn vanish_soon(&mut self, index: usize, device: DeviceId) {
+    pub fn vanish_soon(&mut self, index: usize) {
+        let device = self.drives[index].device.expect("it is open");
         let longest = self.plan.latencies.deadline_ns / MOMENT_PARTS;
         let ns = self.chance.removal.range(1, longest.max(2));
         self.note(format!("drive {index} will vanish in {} us", ns / 1000));
         self.drives[index].doomed = true;
         self.drives[index].ssd.faults.vanishing = true;
         self.clock.after(ns, Happening::Vanishes(index, device));
+    }
+
+    /// The drive answers nothing more.
+    pub fn hang(&mut self, index: usize) {
+        let drive = &mut self.drives[index];
+        (drive.ssd.faults.stalls, drive.stalls) = (u32::MAX, true);
     }
 
     /// The moment is over.
@@ -85,7 +90,7 @@ impl World {
         let Some(device) = device.filter(|_| failed) else {
             return Ok(());
         };
-        let index = self.devices[device.0 as usize];
+        let index = self.drive_of(device);
         let faults = &self.drives[index].ssd.faults;
         match faults.vanishing && !faults.medium_failed {
             false => Ok(()),

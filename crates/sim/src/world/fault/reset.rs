@@ -24,7 +24,7 @@ use crate::canary::Canary;
 use crate::drive::overlay::{FaultKind, FaultSet, Reset};
 use crate::drive::{CutReport, OpNo, Owner};
 use crate::prng::{self, Prng, Purpose};
-use crate::world::{Happening, SimResult, World};
+use crate::world::{Drive, Happening, SimResult, World};
 
 /// A device is left in peace after a reset for as long, in deadlines.
 const PEACE: u64 = 2;
@@ -53,7 +53,7 @@ impl World {
             return false;
         };
         self.stats.retries += 1;
-        self.hash.add(15);
+        self.trace.add(15);
         self.clock.at(at, Happening::Retry(drive, op));
         true
     }
@@ -100,7 +100,9 @@ impl World {
             ""
         };
         self.note(format!("drive {drive} is reset for {} us{lost}", ns / 1000));
-        let ssd = &mut self.drives[drive].ssd;
+        let deadline_ns = self.plan.latencies.deadline_ns;
+        let Drive { ssd, stalls, .. } = &mut self.drives[drive];
+        *stalls |= ssd.volatile_cache() || ns >= deadline_ns;
         if cache_lost {
             ssd.lose_cache(&mut CutReport::default(), &mut self.chance.reset);
         }
@@ -116,10 +118,10 @@ impl World {
     pub(crate) fn reset_some(&mut self, without: FaultSet) -> SimResult {
         let mut of_world = Prng::new(prng::mix(self.plan.seed), Purpose::Reset);
         let has = of_world.one_in(4);
-        if !has || without.has(FaultKind::Reset) || !self.machines().started {
+        if !has || without.has(FaultKind::Reset) || !self.serves() {
             return Ok(());
         }
-        if !self.chance.reset.one_in(12) || !self.silent.corrupt.is_empty() {
+        if !self.chance.reset.one_in(12) || self.is_corrupt() {
             return Ok(());
         }
         if self.chance.reset.percent(50) {
@@ -145,7 +147,7 @@ impl World {
             false => rng.range(deadline_ns, 3 * deadline_ns),
         };
         let cache_lost = volatile && rng.percent(60);
-        (self.drives[index].doomed, self.drives[index].stalls) = (true, true);
+        self.drives[index].doomed = true;
         self.reset(index, ns, cache_lost);
         Ok(())
     }
@@ -183,10 +185,10 @@ impl World {
 
     /// Devices that did not answer in time are there again, some of them.
     pub(crate) fn bring_back_stalled(&mut self) {
-        if !self.drives.iter().any(|drive| drive.stalls) || !self.machines().started {
+        if !self.drives.iter().any(|drive| drive.stalls) || !self.serves() {
             return;
         }
-        if !self.chance.reset.one_in(30) || !self.silent.corrupt.is_empty() {
+        if !self.chance.reset.one_in(30) || self.is_corrupt() {
             return;
         }
         let now = self.clock.now();
@@ -208,7 +210,7 @@ impl World {
         let Some(device) = device.filter(|_| cause == OutCause::TimedOut) else {
             return Ok(());
         };
-        let index = self.devices[device.0 as usize];
+        let index = self.drive_of(device);
         match self.drives[index].stalls || self.stands_alone(index) {
             true => Ok(()),
             false => self.failure(format!("{device:?} is out for what ends in time")),

@@ -89,6 +89,7 @@ impl World {
         let state = machines.array.region(region);
         let written = matches!(state, RegionState::Clean | RegionState::Dirty);
         let changing = self
+            .user
             .asks
             .values()
             .filter(|asked| asked.ask.kind.changes() && self.touches(&asked.ask, stripe));
@@ -102,7 +103,8 @@ impl World {
     fn at_once(&self, stripe: StripeNo) -> bool {
         let strip = self.geometry.strip / self.geometry.block;
         let k = self.geometry.columns(stripe).k as u64;
-        self.asks
+        self.user
+            .asks
             .values()
             .flat_map(|asked| asked.asks())
             .all(|ask| {
@@ -119,7 +121,7 @@ impl World {
     /// A read of a mirror is under way here. If it began before the resync had passed, it makes the
     /// copies agree when its turn comes, whichever lies by then.
     fn is_settled(&self, stripe: StripeNo) -> bool {
-        let mut asks = self.asks.values().flat_map(|asked| asked.asks());
+        let mut asks = self.user.asks.values().flat_map(|asked| asked.asks());
         self.geometry.mirrored()
             && asks.any(|ask| ask.kind == AskKind::Read && self.touches(ask, stripe))
     }
@@ -129,7 +131,7 @@ impl World {
         // A move would take the lie along; and of very wide stripes it takes long to find out what
         // can be computed from one that lies.
         let moves = self.geometry.old_shape.is_some() || self.geometry.width > WIDEST;
-        if self.geometry.m == 0 || moves || !self.commands.is_empty() {
+        if self.geometry.m == 0 || moves || !self.admin.commands.is_empty() {
             return false;
         }
         let situation = self.situation();
@@ -274,7 +276,7 @@ impl World {
 
     pub(crate) fn add_corrupt(&mut self, bad: CorruptStrip) {
         self.silent.corrupt.push(bad);
-        self.scrub_must_agree = false;
+        self.expected.scrub_must_agree = false;
     }
 
     /// The next fair write of some member goes wrong.
@@ -372,7 +374,7 @@ impl World {
     /// What the user read may lie where a strip does, and where a late read was computed from one
     /// that does. Of exactly such blocks the truth is put in their place before they are judged.
     pub(crate) fn excuse_corrupt(&mut self, asked: &PendingRequest, bytes: &mut [u8]) {
-        if self.silent.corrupt.is_empty() && self.silent.ended.is_empty() {
+        if !self.is_corrupt() && self.silent.ended.is_empty() {
             return;
         }
         let slots: Vec<Option<usize>> = self.looks().iter().map(|look| look.in_sync).collect();
@@ -463,7 +465,7 @@ impl World {
                 len,
                 ..
             } => {
-                let (drive, block) = (self.devices[device.0 as usize], self.geometry.block);
+                let (drive, block) = (self.drive_of(device), self.geometry.block);
                 let blocks = offset / block..(offset + len) / block;
                 let named = blocks.map(|block| (drive, block));
                 let place = self.stripe_at(drive, offset);
@@ -567,7 +569,7 @@ impl World {
     pub fn cure(&mut self) -> SimResult {
         self.silent.armed = None;
         self.spare_data();
-        if self.silent.corrupt.is_empty() {
+        if !self.is_corrupt() {
             return Ok(());
         }
         self.wait("nothing is under way", World::at_rest)?;
@@ -582,7 +584,7 @@ impl World {
             }
         }
         self.stats.cures += 1;
-        self.scrub_must_agree = true;
+        self.expected.scrub_must_agree = true;
         self.scrub_finds(ScrubMode::Check)
     }
 }

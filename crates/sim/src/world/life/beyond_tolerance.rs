@@ -90,7 +90,7 @@ impl World {
         let group = self.chance.faults.index(self.geometry.groups as usize);
         self.note(format!("beyond the tolerance: {disaster:?}, group {group}"));
         self.begin(&quiet_life(), outcome, without)?;
-        self.wait("the array starts", |world| world.machines().started)?;
+        self.wait("the array starts", |world| world.serves())?;
         self.work()?;
         match disaster {
             Disaster::WithPower => {
@@ -111,7 +111,7 @@ impl World {
 
     /// Requests, some of which are left under way.
     pub(crate) fn work(&mut self) -> SimResult {
-        self.asks_left += self.chance.faults.range(4, 40);
+        self.user.asks_left += self.chance.faults.range(4, 40);
         self.pump()?;
         let events = self.chance.faults.pick(&[0, 20, 100, 400]);
         let events = self.chance.faults.below(events + 1);
@@ -212,8 +212,8 @@ impl World {
             }
             let (slot, drive) = self.chance.faults.pick(&serving);
             let situation = self.situation();
-            if !self.tolerance().may_lose(&situation, slot) && self.demand == Demand::All {
-                self.demand = Demand::NothingWrong;
+            if !self.tolerance().may_lose(&situation, slot) && self.expected.demand == Demand::All {
+                self.expected.demand = Demand::NothingWrong;
                 self.note("from here on errors are fair".to_owned());
             }
             self.vanish(drive)?;
@@ -251,15 +251,15 @@ impl World {
     /// that it has failed, and does nothing more.
     fn outage(&mut self, group: usize) -> SimResult {
         self.wait("it serves, or says that it has failed", |world| {
-            world.machines().started || world.has_failed()
+            world.serves() || world.has_failed()
         })?;
-        if !self.machines().started {
+        if !self.serves() {
             return self.nothing_is_written();
         }
-        self.asks_left = 0;
-        self.held = None;
+        self.user.asks_left = 0;
+        self.user.held = None;
         self.probe_all()?;
-        self.wait("requests are answered", |world| world.asks.is_empty())?;
+        self.wait("requests are answered", |world| world.all_answered())?;
         if !self.is_beyond(group) {
             // A spare was whole in time.
             return Ok(());
@@ -271,23 +271,25 @@ impl World {
             ));
         }
         self.stats.beyond_failures += 1;
-        self.demand = Demand::Nothing;
+        self.expected.demand = Demand::Nothing;
         self.nothing_is_written()?;
         let command = self.command(Command::StartScrub(ScrubMode::Repair));
-        self.wait("the command is answered", |world| world.commands.is_empty())?;
-        if self.done.get(&command) != Some(&Err(CommandError::NotServing)) {
+        self.wait("the command is answered", |world| {
+            world.admin.commands.is_empty()
+        })?;
+        if self.admin.done.get(&command) != Some(&Err(CommandError::NotServing)) {
             return self.failure("a failed array takes commands");
         }
         Ok(())
     }
 
     fn has_failed(&mut self) -> bool {
-        self.machines().array.status().state == ArrayState::Failed
+        self.array().status().state == ArrayState::Failed
     }
 
     /// A write and a read in every stripe.
     fn probe_all(&mut self) -> SimResult {
-        let stripe = self.shape.stripe;
+        let stripe = self.user.shape.stripe;
         let all = self.oracle.blocks();
         for first in (0..all).step_by(stripe as usize) {
             // Stripes of two shapes do not end where the array does.
@@ -317,7 +319,7 @@ impl World {
     /// Nothing is asked of any device any more, whatever the user asks for.
     fn nothing_is_written(&mut self) -> SimResult {
         self.steps(2000)?;
-        if !self.machines().started {
+        if !self.serves() {
             return Ok(());
         }
         let accepted = |world: &World| -> u64 {
@@ -331,7 +333,7 @@ impl World {
         self.ask_for(AskKind::WriteZeroes, 0, blocks)?;
         self.ask_for(AskKind::Discard, 0, blocks)?;
         self.ask_for(AskKind::Flush, 0, 0)?;
-        self.wait("requests are answered", |world| world.asks.is_empty())?;
+        self.wait("requests are answered", |world| world.all_answered())?;
         match accepted(self) == before {
             true => Ok(()),
             false => self.failure("a failed array goes on writing or reading"),
@@ -341,7 +343,7 @@ impl World {
     /// The answer to a request is an error because too much is lost; true if that is fair.
     pub(crate) fn excused_beyond(&mut self, asked: &PendingRequest, error: RequestError) -> bool {
         let named = matches!(error, RequestError::Failed | RequestError::Unreadable);
-        let fair = match self.demand {
+        let fair = match self.expected.demand {
             Demand::All => false,
             Demand::NothingWrong => named,
             Demand::Nothing => error == RequestError::Failed,
@@ -354,7 +356,9 @@ impl World {
                 // what was under way at a power cut.
                 Some(ticket) => {
                     self.oracle.unanswered(ticket);
-                    self.torn_blocks.extend(ask.first..ask.first + ask.count);
+                    self.expected
+                        .torn_blocks
+                        .extend(ask.first..ask.first + ask.count);
                 }
                 None => self.oracle.unread(asked.moment),
             }
@@ -366,7 +370,7 @@ impl World {
 
     /// The process ends in the middle of it.
     pub(crate) fn fall(&mut self, power: bool) -> SimResult {
-        self.demand = Demand::All;
+        self.expected.demand = Demand::All;
         self.crash(power)?;
         self.forget_what_was_pulled();
         Ok(())
@@ -386,7 +390,7 @@ impl World {
         }
         let id = self.command(Command::Stop);
         self.wait("the array stops", |world| world.machines().stopped)?;
-        if self.done.get(&id) != Some(&Ok(Changed::Yes)) {
+        if self.admin.done.get(&id) != Some(&Ok(Changed::Yes)) {
             return self.failure("a failed array refused to stop");
         }
         self.fall(false)

@@ -59,7 +59,7 @@ impl World {
         (drive.doomed, drive.pulled, drive.hidden) = (false, false, false);
         drive.stalls = false;
         let (superblock, copies) = drive.carried()?;
-        if superblock.array != self.array {
+        if superblock.array != self.superblock.array {
             return None;
         }
         self.stats.stale_returns += 1;
@@ -73,7 +73,7 @@ impl World {
             map: map(&self.drives[index].ssd, &superblock, Reading::Right),
             superblock: Box::new(superblock.as_ref().clone()),
         }));
-        self.offered.insert(id, vec![device]);
+        self.admin.offered.insert(id, vec![device]);
         Some(id)
     }
 
@@ -82,7 +82,7 @@ impl World {
         let Some(machines) = &self.machines else {
             return false;
         };
-        let Some(own) = self.drives[index].named(self.array) else {
+        let Some(own) = self.drives[index].named(self.superblock.array) else {
             return false;
         };
         machines
@@ -180,7 +180,7 @@ impl World {
         };
         self.stats.comebacks += 1;
         self.launch_as(force)?;
-        self.wait("the array is back", |world| world.machines().started)?;
+        self.wait("the array is back", |world| world.serves())?;
         if force && self.chance.faults.percent(40) {
             return self.lose_another();
         }
@@ -191,7 +191,7 @@ impl World {
         if self.chance.faults.percent(60) {
             self.work()?;
             self.wait("requests are answered", |world| {
-                world.asks_left == 0 && world.asks.is_empty()
+                world.user.asks_left == 0 && world.all_answered()
             })?;
             self.settle()?;
             self.read_everything()?;
@@ -217,7 +217,7 @@ impl World {
             && let Some(drive) = looks[slot].in_sync
         {
             self.stats.beyond_after_force += 1;
-            self.demand = Demand::NothingWrong;
+            self.expected.demand = Demand::NothingWrong;
             self.vanish(drive)?;
             self.read_everything()?;
             self.fall(false)?;
@@ -293,7 +293,7 @@ impl World {
             self.steps(events)?;
         }
         self.wait("requests are answered", |world| {
-            world.asks_left == 0 && world.asks.is_empty()
+            world.user.asks_left == 0 && world.all_answered()
         })?;
         if self.chance.faults.percent(50) {
             self.read_everything()?;
@@ -318,14 +318,14 @@ impl World {
             self.doubt_torn_blocks();
         } else {
             self.wait("requests are answered", |world| {
-                world.asks_left == 0 && world.asks.is_empty()
+                world.user.asks_left == 0 && world.all_answered()
             })?;
             self.stop()?;
         }
         let (drives, _) = self.condition_on_media();
         let (width, m) = (self.geometry.width, self.geometry.m);
         let layout = self.superblock.layout;
-        let two = self.geometry.regroups() || !self.wary.is_empty();
+        let two = self.geometry.regroups() || !self.admin.wary.is_empty();
         for group in drives.chunks(width) {
             let mut there: Vec<usize> = group.iter().flatten().copied().collect();
             self.chance.faults.shuffle(&mut there);
@@ -359,7 +359,7 @@ impl World {
             self.crash(true)?;
         } else {
             self.wait("requests are answered", |world| {
-                world.asks_left == 0 && world.asks.is_empty()
+                world.user.asks_left == 0 && world.all_answered()
             })?;
             self.stop()?;
         }
@@ -423,7 +423,7 @@ impl World {
         self.doubt_torn_blocks();
         let (drives, situation) = self.condition_on_media();
         let width = self.geometry.width;
-        let two = self.geometry.regroups() || !self.wary.is_empty();
+        let two = self.geometry.regroups() || !self.admin.wary.is_empty();
         for (first, group) in (0..).step_by(width).zip(drives.chunks(width)) {
             let mut there: Vec<usize> = group.iter().flatten().copied().collect();
             let spare = there.len().saturating_sub(width - self.geometry.m);
@@ -444,7 +444,7 @@ impl World {
     /// refused; the one that is kept has its own past.
     pub(crate) fn part(&mut self, without: FaultSet) -> SimResult<LifeOutcome> {
         self.wait("requests are answered", |world| {
-            world.asks_left == 0 && world.asks.is_empty()
+            world.user.asks_left == 0 && world.all_answered()
         })?;
         self.settle()?;
         let (width, k) = (self.geometry.width, self.geometry.k);
@@ -453,7 +453,7 @@ impl World {
         let outcome = self.stop()?;
         let enough = |group: &[Option<usize>]| group.iter().flatten().count() >= 2 * k;
         let whole = (0..self.drives.len()).all(|i| self.drives[i].ssd.faults.latent.is_empty());
-        let two = self.geometry.regroups() || !self.wary.is_empty();
+        let two = self.geometry.regroups() || !self.admin.wary.is_empty();
         if !whole
             || two
             || !serving.chunks(width).all(enough)
@@ -508,11 +508,11 @@ impl World {
         self.show_only(members);
         self.note(format!("drives {members:?} alone:"));
         self.launch()?;
-        self.wait("the part starts", |world| world.machines().started)?;
+        self.wait("the part starts", |world| world.serves())?;
         self.ask_for(AskKind::Write, 0, 1)?;
         self.work()?;
         self.wait("requests are answered", |world| {
-            world.asks_left == 0 && world.asks.is_empty()
+            world.user.asks_left == 0 && world.all_answered()
         })?;
         self.stop().map(drop)
     }

@@ -17,17 +17,17 @@ use crate::world::{SimResult, World};
 impl World {
     /// Nothing is under way, and no job is at work.
     pub fn at_rest(&mut self) -> bool {
-        if !self.machines().started || !self.asks.is_empty() || !self.commands.is_empty() {
+        if !self.serves() || !self.all_answered() || !self.admin.commands.is_empty() {
             return false;
         }
         self.refresh_resyncing();
-        let status = self.machines().array.status();
-        !self.resyncing && status.jobs.iter().all(|job| job.paused)
+        let status = self.array().status();
+        !self.expected.resyncing && status.jobs.iter().all(|job| job.paused)
     }
 
     pub(crate) fn finale(&mut self, outcome: LifeOutcome, without: FaultSet) -> SimResult {
         self.begin(&quiet_life(), outcome, without)?;
-        self.wait("the array starts", |world| world.machines().started)?;
+        self.wait("the array starts", |world| world.serves())?;
         self.settle()?;
         if self.plan.made_whole {
             self.make_whole()?;
@@ -90,7 +90,9 @@ impl World {
             };
             if looks[slot].remains && self.chance.faults.percent(70) {
                 self.command(Command::Remove(MemberRef::Slot(Slot(slot as u8))));
-                self.wait("the member is removed", |world| world.commands.is_empty())?;
+                self.wait("the member is removed", |world| {
+                    world.admin.commands.is_empty()
+                })?;
             }
             let Some(new) = self.fresh() else {
                 return Ok(());
@@ -98,7 +100,7 @@ impl World {
             let add = self.command(Command::Add(new));
             self.command(Command::StartRebuild);
             self.wait("the rebuild ends", World::at_rest)?;
-            if let Some(Err(error)) = self.done.get(&add) {
+            if let Some(Err(error)) = self.admin.done.get(&add) {
                 let text = format!("a fresh device was refused: {error}");
                 return self.failure(text);
             }
@@ -108,7 +110,7 @@ impl World {
     }
 
     fn check_optimal(&mut self) -> SimResult {
-        let state = self.machines().array.status().state;
+        let state = self.array().status().state;
         if state == ArrayState::Optimal {
             return Ok(());
         }
@@ -120,7 +122,7 @@ impl World {
 
     pub(crate) fn region_states(&mut self) -> Vec<RegionState> {
         let regions = self.geometry.regions();
-        let array = &self.machines().array;
+        let array = self.array();
         (0..regions)
             .map(|region| array.region(RegionNo(region)))
             .collect()
@@ -131,22 +133,22 @@ impl World {
         let total = self.oracle.blocks();
         let stripe = self.geometry.stripe_bytes() / self.geometry.block;
         let piece = (stripe * 3).min(self.longest_read());
-        self.refused_reads.clear();
-        self.refused_blocks.clear();
+        self.user.refused_reads.clear();
+        self.user.refused_blocks.clear();
         let mut first = 0;
         while first < total {
             let count = piece.min(total - first);
             self.read_piece(first, count)?;
             first += count;
         }
-        self.wait("everything is read", |world| world.asks.is_empty())?;
+        self.wait("everything is read", |world| world.all_answered())?;
         // An error is that of some blocks: each of the others must answer for itself.
-        for ask in std::mem::take(&mut self.refused_reads) {
+        for ask in std::mem::take(&mut self.user.refused_reads) {
             for block in ask.first..ask.first + ask.count {
                 self.read_piece(block, 1)?;
             }
         }
-        self.wait("every block is read", |world| world.asks.is_empty())
+        self.wait("every block is read", |world| world.all_answered())
     }
 
     pub(crate) fn read_piece(&mut self, first: u64, count: u64) -> SimResult {
@@ -179,9 +181,7 @@ impl World {
         }
         self.take_leftovers_away();
         self.launch()?;
-        self.wait("the degraded array starts", |world| {
-            world.machines().started
-        })?;
+        self.wait("the degraded array starts", |world| world.serves())?;
         self.read_everything()
     }
 }

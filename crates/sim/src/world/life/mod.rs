@@ -8,6 +8,7 @@
 
 pub mod beyond_tolerance;
 pub mod comeback;
+mod ending;
 pub mod final_check;
 mod restore;
 mod spoilt;
@@ -156,7 +157,7 @@ impl World {
     /// that it is out, since the only one that knows could be missing at the start.
     fn known_to_be_out(&mut self, index: usize) -> bool {
         self.drives[index].ssd.faults.gone = false;
-        let own = self.drives[index].superblock(self.array);
+        let own = self.table_of(index);
         self.drives[index].ssd.faults.gone = true;
         let Some(own) = own else { return true };
         let present = self.present();
@@ -255,7 +256,7 @@ impl World {
         self.begin_latency_faults(without);
         let total = life.asks;
         let mut held = if self.reads_first() { total } else { 0 };
-        self.asks_left = total - held;
+        self.user.asks_left = total - held;
         let born = self.stats.events;
         let mut counted = 0;
         let (mut open_then, mut progress) = (0, born);
@@ -263,27 +264,27 @@ impl World {
         let mut actions = life.actions.iter().peekable();
         let crash = crash_of(life.end).filter(|&kind| !without.has(kind));
         let mut events_since = born;
-        self.reshaped_at = None;
+        self.admin.reshaped_at = None;
         let (lost_before, mut lost_at) = (self.stats.losses, None);
         let (mut copied_at, mut left_at) = (None, None);
         loop {
             if self.stats.losses > lost_before {
                 lost_at.get_or_insert(self.stats.events);
             }
-            if threshold.is_none() && self.machines().started {
+            if threshold.is_none() && self.serves() {
                 threshold = self.settle_threshold();
             }
-            if self.machines().started {
+            if self.serves() {
                 self.look_at_torn(without)?;
                 if !audited {
                     audited = true;
                     self.audit_decay()?;
                 }
             }
-            if held > 0 && self.machines().started {
+            if held > 0 && self.serves() {
                 self.look_first(std::mem::take(&mut held))?;
             }
-            let asked = total - held - self.asks_left;
+            let asked = total - held - self.user.asks_left;
             if asked != asks_then {
                 (asks_then, events_since) = (asked, self.stats.events);
                 self.latency_fault(without);
@@ -302,12 +303,12 @@ impl World {
             }
             let after_loss = lost_at.zip(life.end_after_loss);
             let fallen = after_loss.is_some_and(|(at, after)| self.stats.events >= at + after);
-            if self.resyncing && !without.has(FaultKind::Latent) {
+            if self.expected.resyncing && !without.has(FaultKind::Latent) {
                 self.fail_reads_in_resync(life.read_errors_in_resync);
             }
-            let told = self.reshaped_at.zip(life.end_after_reshape);
+            let told = self.admin.reshaped_at.zip(life.end_after_reshape);
             let reshaped = told.is_some_and(|(at, after)| self.stats.events >= at + after);
-            if copied_at.is_none() && self.machines().array.moves_by_copy() {
+            if copied_at.is_none() && self.array().moves_by_copy() {
                 copied_at = Some(self.stats.events);
             }
             let copied = copied_at.zip(life.end_after_copy);
@@ -317,7 +318,7 @@ impl World {
             }
             let left = left_at.zip(life.end_after_left);
             let copied = copied || left.is_some_and(|(at, after)| self.stats.events >= at + after);
-            let true_now = self.silent.corrupt.is_empty();
+            let true_now = !self.is_corrupt();
             let found = self.decay_strikes() || self.volumes_strike();
             let due = true_now && (found || fallen || reshaped || copied || passed(life.end_at));
             if let Some(kind) = crash.filter(|_| self.strikes(due)) {
@@ -331,7 +332,7 @@ impl World {
             }
             self.note_threshold(threshold);
             let over =
-                self.asks_left + held == 0 && self.asks.is_empty() && actions.peek().is_none();
+                self.user.asks_left + held == 0 && self.all_answered() && actions.peek().is_none();
             counted += u64::from(over);
             // Jobs get some time of their own, up to the moment that was drawn for the end.
             if over && (here.events >= life.end_at.events || counted > 3000) {
@@ -339,7 +340,7 @@ impl World {
             }
             if !self.step()? {
                 // What is left of the actions would wait for events that do not come.
-                if self.asks_left == 0 && self.asks.is_empty() {
+                if self.user.asks_left == 0 && self.all_answered() {
                     break;
                 }
                 let state = self.state_text();
@@ -348,7 +349,7 @@ impl World {
             self.check_alive()?;
             // A drive may take most of a second for each I/O, and the map's clock goes on
             // meanwhile.
-            let open = self.asks_left + held + self.asks.len() as u64;
+            let open = self.user.asks_left + held + self.user.asks.len() as u64;
             // While a thread stands still, others may ask in vain, and send back what they are
             // sent.
             if open != open_then || self.machines().standing.is_some() {
@@ -365,7 +366,7 @@ impl World {
     /// Everything is read before the user makes these requests.
     fn look_first(&mut self, asks: u64) -> SimResult {
         self.read_everything()?;
-        self.asks_left = asks;
+        self.user.asks_left = asks;
         self.pump()
     }
 
@@ -384,157 +385,26 @@ impl World {
 
     fn note_threshold(&mut self, threshold: Option<CommandId>) {
         if let Some(id) = threshold
-            && matches!(self.done.get(&id), Some(Ok(_)))
+            && matches!(self.admin.done.get(&id), Some(Ok(_)))
             && self.plan.read_error_threshold == Some(1000)
         {
-            self.errors_forgiven = true;
+            self.admin.errors_forgiven = true;
         }
     }
 
     pub(crate) fn check_alive(&mut self) -> SimResult {
-        if self.clock.is_empty() && !(self.asks.is_empty() && self.commands.is_empty()) {
+        if self.clock.is_empty() && !(self.all_answered() && self.admin.commands.is_empty()) {
             let state = self.state_text();
             return self.failure(format!("nothing more happens; {state}"));
         }
         Ok(())
     }
 
-    /// The end of a life that had to wait until it was fair, or was to be clean.
-    fn end_in_peace(
-        &mut self,
-        crash: Option<FaultKind>,
-        set: Option<CommandId>,
-    ) -> SimResult<LifeOutcome> {
-        self.wait("requests and commands are answered", |world| {
-            world.machines().started && world.asks.is_empty() && world.commands.is_empty()
-        })?;
-        self.note_threshold(set);
-        self.cure()?;
-        self.cure_decay(false)?;
-        let Some(kind) = crash else {
-            return self.stop();
-        };
-        for _ in 0..400 {
-            let situation = self.situation();
-            if self.tolerance().may_crash(&situation) {
-                return self.crash(kind == FaultKind::PowerCut);
-            }
-            for _ in 0..20 {
-                if !self.step()? {
-                    break;
-                }
-            }
-        }
-        self.stop()
-    }
-
-    /// A clean stop.
-    pub fn stop(&mut self) -> SimResult<LifeOutcome> {
-        self.audit_decay()?;
-        self.situation();
-        let calm = !self.resyncing;
-        self.stats.stops += 1;
-        let id = self.command(Command::Stop);
-        self.wait("the array stops", |world| world.machines().stopped)?;
-        if self.done.get(&id).is_some_and(Result::is_err) {
-            return self.failure("the array refused to stop");
-        }
-        if self.drives.iter().any(|drive| drive.ssd.waiting()) {
-            return self.failure("the array has stopped, but I/Os are in flight");
-        }
-        self.oracle.all_durable();
-        self.volumes.iter_mut().for_each(|v| v.all_durable());
-        let off = self.chance.fate.percent(50);
-        for drive in &mut self.drives {
-            drive.ssd.kill(&mut self.chance.fate);
-            if off {
-                drive.ssd.power_cut(&mut self.chance.fate);
-            }
-        }
-        self.forget_process();
-        self.clean = calm;
-        self.clock.pass(1_000_000);
-        Ok(LifeOutcome { calm })
-    }
-
-    /// A power cut, or a SIGKILL.
-    pub fn crash(&mut self, power: bool) -> SimResult<LifeOutcome> {
-        self.audit_decay()?;
-        let situation = self.situation();
-        let (shown, newcomers) = (self.shown_in_sync(), self.newcomers());
-        self.count_crash(power);
-        let name = if power { "POWER CUT" } else { "SIGKILL" };
-        self.note(format!(
-            "{name} with {} requests under way",
-            self.asks.len()
-        ));
-        // A write during which a member was lost, and then the power: some of it may be in place.
-        let now = self.oracle.moment();
-        let since = match self.leaving.is_empty() {
-            true => self.last_loss,
-            false => now,
-        };
-        let halved: Vec<u64> = self.oracle.in_flight(since).collect();
-        halved
-            .into_iter()
-            .for_each(|block| self.oracle.doubt(block));
-        self.torn_blocks.extend(self.oracle.in_flight(now));
-        let blocks = self.geometry.stripe_bytes() / self.geometry.block;
-        let torn = self.oracle.in_flight(now).map(|block| block / blocks);
-        self.torn_stripes = torn.collect();
-        self.oracle.crash(power);
-        self.volumes.iter_mut().for_each(|v| v.crash(power));
-        let mut torn_inside = Vec::new();
-        for drive in &mut self.drives {
-            let report = if power {
-                drive.ssd.power_cut(&mut self.chance.fate)
-            } else {
-                drive.ssd.kill(&mut self.chance.fate)
-            };
-            self.stats.torn_writes += report.torn;
-            self.stats.lost_writes += report.lost;
-            torn_inside.push(report.torn_inside);
-        }
-        self.count_torn(&torn_inside);
-        self.shown_is_on_media(&shown)?;
-        self.newcomers_heard_last(&newcomers, &shown)?;
-        let covered = self.covered_on_media() && !self.geometry.mirrored();
-        if !covered {
-            self.blind_decay();
-        }
-        let calm = !situation.resyncing && (covered || !situation.writing);
-        self.forget_process();
-        self.clean = false;
-        self.resyncing |= !calm && self.geometry.m > 0;
-        self.clock.pass(1_000_000);
-        Ok(LifeOutcome { calm })
-    }
-
-    /// A member is lost (or cannot be read everywhere) before the log was replayed: what was being
-    /// written may be lost with it.
-    pub fn doubt_torn_blocks(&mut self) {
-        for &block in &self.torn_blocks {
-            self.oracle.doubt(block);
-        }
-    }
-
-    fn count_crash(&mut self, power: bool) {
-        let looks = self.looks();
-        let started = self.machines().started;
-        let stats = &mut self.stats;
-        stats.power_cuts += u64::from(power);
-        stats.kills += u64::from(!power);
-        stats.crashes_starting += u64::from(!started);
-        stats.crashes_resyncing += u64::from(self.resyncing);
-        stats.crashes_rebuilding += u64::from(looks.iter().any(|look| look.incoming.is_some()));
-        stats.crashes_degraded += u64::from(looks.iter().any(|look| look.in_sync.is_none()));
-    }
-
     /// Beyond the tolerance: reads of a member fail where parity is still untrue. Nothing may be
     /// computed from it, so requests there may be refused; they may not be answered wrongly.
     fn fail_reads_in_resync(&mut self, count: u32) {
         let parity = self.geometry.m > 0 && !self.geometry.mirrored();
-        if count == 0 || !parity || !self.excused.is_empty() || !self.machines().started {
+        if count == 0 || !parity || !self.expected.excused.is_empty() || !self.serves() {
             return;
         }
         let situation = self.situation();
@@ -545,11 +415,11 @@ impl World {
         let untrue = (0..)
             .zip(states)
             .filter(|(_, s)| *s == RegionState::NeedSync);
-        self.excused = untrue.map(|(region, _)| RegionNo(region)).collect();
+        self.expected.excused = untrue.map(|(region, _)| RegionNo(region)).collect();
         let slot = self.chance.faults.below(self.geometry.slots() as u64) as usize;
         let Some(index) = self.looks()[slot]
             .in_sync
-            .filter(|_| !self.excused.is_empty())
+            .filter(|_| !self.expected.excused.is_empty())
         else {
             return;
         };
@@ -557,14 +427,14 @@ impl World {
             "{count} reads of drive {index} (slot {slot}) will fail"
         ));
         self.drives[index].ssd.faults.read_errors = count;
-        self.drives[index].doomed |= !self.errors_forgiven;
+        self.drives[index].doomed |= !self.admin.errors_forgiven;
     }
 
     // ---- misfortunes --------------------------------------------------------------------------
 
     fn act(&mut self, action: Action, without: FaultSet) -> SimResult {
         let kind = kind_of(action);
-        if without.has(kind) || !self.machines().started {
+        if without.has(kind) || !self.serves() {
             return Ok(());
         }
         let harmless = matches!(
@@ -577,7 +447,7 @@ impl World {
                 | Action::Set
                 | Action::Rot
         );
-        if !harmless && !self.silent.corrupt.is_empty() {
+        if !harmless && self.is_corrupt() {
             return Ok(());
         }
         self.take_live_image();
@@ -713,9 +583,9 @@ impl World {
     pub fn ask_too_much(&mut self) -> SimResult {
         // A spare that waits, or a command that brings one, could be whole in its slot before the
         // command arrives.
-        let members = self.machines().array.status().members;
+        let members = self.array().status().members;
         let spare = members.iter().any(|m| m.state == MemberState::Spare);
-        if spare || !self.commands.is_empty() {
+        if spare || !self.admin.commands.is_empty() {
             return Ok(());
         }
         let looks = self.looks();
@@ -736,14 +606,19 @@ impl World {
             .collect();
         if let Some(slot) = self.choose(&exhausted) {
             let id = self.command(Command::Fail(Slot(slot as u8)));
-            self.refusals.push(id);
+            self.admin.refusals.push(id);
         }
         Ok(())
     }
 
     /// A drive vanishes, perhaps noticed by the runtime.
     pub fn vanish(&mut self, index: usize) -> SimResult {
-        let pulled = self.chance.faults.percent(self.plan.pulled_percent);
+        self.vanish_pulled(index, self.plan.pulled_percent)
+    }
+
+    /// The same, one time in so many with its power.
+    pub fn vanish_pulled(&mut self, index: usize, percent: u64) -> SimResult {
+        let pulled = self.chance.faults.percent(percent);
         let noticed = self.chance.faults.percent(50);
         self.note(format!(
             "drive {index} ({:?}) vanishes{}{}",
@@ -837,7 +712,7 @@ impl World {
                 let Some(slot) = self.choose(&whole) else {
                     return Ok(());
                 };
-                let members = self.machines().array.status().members;
+                let members = self.array().status().members;
                 let spare = members.iter().find(|m| m.state == MemberState::Spare);
                 match spare.and_then(|spare| spare.device) {
                     Some(spare) if slot % 2 == 0 => {
@@ -859,7 +734,7 @@ impl World {
                 if let Some(new) = self.fresh() {
                     let device = new.device;
                     let id = self.command(Command::AddParity(vec![new]));
-                    self.offered.insert(id, vec![device]);
+                    self.admin.offered.insert(id, vec![device]);
                 }
             }
             Action::DropParity => drop(self.command(Command::DropParity(Fewer::of(1)))),
@@ -911,16 +786,22 @@ impl World {
 
     pub(crate) fn scrub(&mut self) {
         self.refresh_resyncing();
-        let corrupt = !self.silent.corrupt.is_empty() || !self.decay.is_empty();
+        let corrupt = self.is_corrupt() || !self.decay.is_empty();
         // One that is at work goes on, and counts what it found while something was wrong.
-        let jobs = self.machines().array.status().jobs;
+        let jobs = self.array().status().jobs;
         let goes_on = jobs.iter().any(|job| job.kind == JobKind::Scrub);
-        self.scrub_must_agree = !self.resyncing && !corrupt && !goes_on;
+        let must_agree = !self.expected.resyncing && !corrupt && !goes_on;
         let mode = match self.chance.faults.percent(50) {
             true => ScrubMode::Repair,
             false => ScrubMode::Check,
         };
-        self.command(Command::StartScrub(mode));
+        self.begin_scrub(mode, must_agree);
+    }
+
+    /// Asks for a scrub, which finds nothing if it must agree.
+    pub fn begin_scrub(&mut self, mode: ScrubMode, must_agree: bool) -> CommandId {
+        self.expected.scrub_must_agree = must_agree;
+        self.command(Command::StartScrub(mode))
     }
 
     /// A device that is not in use, with a new identity; an old one is as good as new.

@@ -105,7 +105,7 @@ impl World {
 
     fn plan_again(&self, known: &Superblock, drives: &[usize]) -> Result<CreatePlan, RestoreError> {
         // An array that is made again has a new identity, also if it is made several times.
-        let [a, b, c, d, ..] = self.array.0;
+        let [a, b, c, d, ..] = self.superblock.array.0;
         let last = u64::from(u32::from_le_bytes([a, b, c, d]));
         let mut identity = Prng::new(self.plan.seed ^ self.starts ^ last, Purpose::Identity);
         let array = ArrayUuid(identity.bytes16());
@@ -125,8 +125,7 @@ impl World {
             all[drives[at]].ssd.poke(offset, bytes);
         });
         self.superblock = plan.superblocks[0].clone();
-        self.array = self.superblock.array;
-        self.clean = false;
+        self.expected.clean = false;
         self.note(format!(
             "the metadata of the array is made again, until {until:?}"
         ));

@@ -168,7 +168,7 @@ impl World {
     fn write_where_spoilt(&mut self, stripe: StripeNo, place: u64) {
         let geometry = self.geometry.clone();
         let column = self.decay.chance.index(geometry.columns(stripe).k);
-        if self.asks_left > 0 && self.decay.chance.percent(75) {
+        if self.user.asks_left > 0 && self.decay.chance.percent(75) {
             let part = StripPart {
                 stripe,
                 column,
@@ -183,7 +183,7 @@ impl World {
                 fua: false,
             };
             if first < self.oracle.blocks() {
-                self.held.get_or_insert(ask);
+                self.user.held.get_or_insert(ask);
             }
         }
     }

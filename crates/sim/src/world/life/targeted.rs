@@ -32,7 +32,7 @@ impl World {
     /// Is now the moment to cut a replay off? One of so many events of it is its last; with the
     /// focus on replays most of those while something of it is on its way in place.
     pub(crate) fn cuts_replay(&mut self) -> bool {
-        if !self.machines().array.recovering() {
+        if !self.array().recovering() {
             return false;
         }
         let in_place = self.plan.focus == Focus::Replay && self.writes_in_place();
@@ -63,7 +63,7 @@ impl World {
 
     /// The user has asked all that it wanted to, and every member is in sync, durably.
     fn is_whole_again(&mut self) -> bool {
-        let over = self.asks_left == 0 && self.asks.is_empty() && self.machines().started;
+        let over = self.user.asks_left == 0 && self.all_answered() && self.machines().started;
         over && self.situation().slots.iter().all(|slot| slot.intact)
     }
 
@@ -87,7 +87,7 @@ impl World {
     fn written_over(&self, drive: &Drive) -> usize {
         let layout = &self.superblock.layout;
         let log = layout.log_offset..layout.log_offset + layout.log_bytes;
-        let Some(superblock) = drive.superblock(self.array) else {
+        let Some(superblock) = drive.superblock(self.superblock.array) else {
             return 0;
         };
         let counts = |(offset, len): &(u64, u64)| {

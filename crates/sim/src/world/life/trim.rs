@@ -18,15 +18,15 @@ impl World {
         }
         let seed = self.plan.seed ^ self.stats.events << 20;
         let mut rng = Prng::new(seed, Purpose::Trim);
-        let regions = self.shape.total.div_ceil(self.shape.region);
-        let first = rng.below(regions) * self.shape.region;
-        let end = (first + self.shape.region).min(self.shape.total);
+        let regions = self.user.shape.total.div_ceil(self.user.shape.region);
+        let first = rng.below(regions) * self.user.shape.region;
+        let end = (first + self.user.shape.region).min(self.user.shape.total);
         let whole = rng.percent(50);
         let mut at = first;
         while at < end {
             let count = match whole {
-                true => self.shape.stripe * rng.range(1, 3),
-                false => rng.range(1, 2 * self.shape.stripe),
+                true => self.user.shape.stripe * rng.range(1, 3),
+                false => rng.range(1, 2 * self.user.shape.stripe),
             };
             let count = count.min(end - at);
             let kind = match whole && rng.percent(60) {
@@ -52,7 +52,7 @@ impl World {
             count,
             fua,
         };
-        let busy = !self.swarm.overlapping && self.oracle.busy(first, count);
+        let busy = !self.user.swarm.overlapping && self.oracle.busy(first, count);
         match busy || self.touches_corrupt(&ask) {
             true => Ok(()),
             false => self.submit(ask),

@@ -306,7 +306,7 @@ impl World {
             .machines
             .as_ref()
             .is_some_and(|m| m.started && !m.stopped);
-        let stops = || self.commands.values().any(|text| text == "Stop");
+        let stops = || self.admin.commands.values().any(|text| text == "Stop");
         if self.volumes.is_none() || !ready || stops() {
             return Ok(());
         }
@@ -314,7 +314,7 @@ impl World {
             self.bring_up()?;
         }
         if let Some(command) = self.vols().command
-            && let Some(result) = self.done.get(&command)
+            && let Some(result) = self.admin.done.get(&command)
         {
             let result = *result;
             let at = self.stats.events;
@@ -346,13 +346,13 @@ impl World {
 
     /// The array serves: carve it, or find out what it has.
     fn bring_up(&mut self) -> SimResult {
-        let carved = self.machines().array.status().superblock.carved;
+        let carved = self.array().status().superblock.carved;
         if self.vols().carved && !carved {
             return self.failure("the array has forgotten that it is carved");
         }
         if !carved {
             let unit = volumes::unit_bytes(&self.geometry);
-            let empty = VolumeTable::empty(self.array, unit);
+            let empty = VolumeTable::empty(self.superblock.array, unit);
             let whole = self.geometry.size() / unit * unit;
             self.note(format!("the array is carved, in units of {unit}"));
             let vols = self.vols();
@@ -384,7 +384,7 @@ impl World {
     fn read_copy(&mut self) -> SimResult {
         let copy = self.vols().copies.len() as u64;
         let count = COPY_BYTES / self.geometry.block;
-        self.vols().waits = Some(RequestId(self.next_request));
+        self.vols().waits = Some(RequestId(self.user.next_request));
         self.submit(Ask {
             kind: AskKind::Read,
             first: copy * count,
@@ -410,7 +410,7 @@ impl World {
                 }
             }
         }
-        let array = self.array;
+        let array = self.superblock.array;
         Ok(VolumeTable::decode(
             &says,
             VOLUME_TABLE_OFFSETS[copy],
@@ -536,7 +536,7 @@ impl World {
             change.expect("it is under way").tasks.push_front(task);
             return Ok(());
         }
-        let id = RequestId(self.next_request);
+        let id = RequestId(self.user.next_request);
         let vols = self.vols();
         vols.waits = Some(id);
         if let Task::Write(..) = task {
@@ -547,7 +547,7 @@ impl World {
         }
         self.submit(ask)?;
         if let Task::Write(_, bytes) = &task {
-            let ticket = self.asks.get(&id).and_then(|asked| asked.ticket);
+            let ticket = self.user.asks.get(&id).and_then(|asked| asked.ticket);
             let number = ticket.expect("a write has one").version().0;
             for (at, bytes) in (ask.first..).zip(bytes.chunks(block as usize)) {
                 self.vols().written.insert((number, at), bytes.to_vec());
@@ -620,9 +620,9 @@ impl World {
         if self.vols().phase == Phase::Reading {
             let copy = match well {
                 true => {
-                    let bytes = std::mem::take(&mut self.scratch);
+                    let bytes = std::mem::take(&mut self.user.scratch);
                     let copy = self.copy_read(&bytes)?;
-                    self.scratch = bytes;
+                    self.user.scratch = bytes;
                     copy
                 }
                 false => Err(VolumeTableError::Unreadable),

@@ -40,13 +40,13 @@ struct Part {
 impl World {
     /// Submits one more request of a user of volumes, unless it would read too much at once.
     pub(crate) fn ask_volume(&mut self) -> SimResult<bool> {
-        let corrupt = !self.silent.corrupt.is_empty() || self.silent.armed.is_some();
+        let corrupt = self.is_corrupt() || self.silent.armed.is_some();
         let vols = self.vols();
         if vols.phase != Phase::Serving {
             // What it waits for may last.
             let waits = corrupt || vols.refused_at.is_some();
             if waits {
-                self.asks_left -= 1;
+                self.user.asks_left -= 1;
                 self.flush_volumes()?;
             }
             return Ok(waits);
@@ -55,18 +55,13 @@ impl World {
         if idle && (vols.table.volumes.is_empty() || vols.chance.one_in(3)) {
             self.begin_change()?;
         }
-        let base = match self.held.take() {
-            Some(held) => held,
-            None => self
-                .swarm
-                .ask(&mut self.chance.workload, &self.shape, &mut self.cursor),
-        };
+        let base = self.user.next(&mut self.chance.workload);
         let vols = self.vols();
         let change = vols.change.as_ref();
         let served = vols.table.volumes.iter();
         let served: Vec<Volume> = served.filter(|v| is_served(change, v)).cloned().collect();
         if served.is_empty() || base.kind == AskKind::Flush {
-            self.asks_left -= 1;
+            self.user.asks_left -= 1;
             self.flush_volumes()?;
             return Ok(true);
         }
@@ -76,10 +71,10 @@ impl World {
         let volume = scattered.unwrap_or_else(|| &served[rng.index(served.len())]);
         self.ask_beyond(volume)?;
         let Some((kind, first, count)) = self.draw_range(volume, base) else {
-            self.held = Some(base);
+            self.user.held = Some(base);
             return Ok(false);
         };
-        self.asks_left -= 1;
+        self.user.asks_left -= 1;
         self.submit_to(volume, kind, first, count, base.fua)?;
         Ok(true)
     }
@@ -104,7 +99,7 @@ impl World {
         let mut kind = base.kind;
         let parts = self.parts_of(volume, kind, first, count);
         let busy = |ask: &Ask| {
-            let busy = !self.swarm.overlapping && self.oracle.busy(ask.first, ask.count);
+            let busy = !self.user.swarm.overlapping && self.oracle.busy(ask.first, ask.count);
             busy || self.touches_corrupt(ask)
         };
         if kind.changes() && parts.iter().any(|part| busy(&part.ask)) {
@@ -125,7 +120,8 @@ impl World {
     }
 
     fn may_read(&self, parts: &[Part]) -> bool {
-        self.reading == 0 || self.reading + self.buffers_for(parts) <= self.reading_most
+        self.user.reading == 0
+            || self.user.reading + self.buffers_for(parts) <= self.user.reading_most
     }
 
     /// Where blocks of a volume lie.
@@ -161,7 +157,10 @@ impl World {
         let len = rng.range(1, 8) * block;
         let inside = rng.below(len / block) * block;
         let offset = volume.size_bytes.saturating_sub(inside);
-        let (id, map) = (RequestId(self.next_request), self.vols().map(volume, block));
+        let (id, map) = (
+            RequestId(self.user.next_request),
+            self.vols().map(volume, block),
+        );
         let op = match offset / block % 2 {
             0 => Op::Read { offset, len },
             _ => Op::Discard { offset, len },
@@ -274,7 +273,7 @@ impl World {
         self.stats.asks += 1;
         self.stats.volume_asks += 1;
         self.stats.volume_asks_split += u64::from(through.parts.len() > 1);
-        if self.asks.is_empty() {
+        if self.all_answered() {
             self.silent.ended.clear();
             self.decay.forget_ended();
         }
@@ -282,9 +281,9 @@ impl World {
             self.touch_decay(&part.ask);
         }
         let buffers = self.buffers_for(&through.parts);
-        self.reading += buffers;
-        let id = RequestId(self.next_request);
-        self.next_request += 1;
+        self.user.reading += buffers;
+        let id = RequestId(self.user.next_request);
+        self.user.next_request += 1;
         let place = self.in_place(id, &mut op);
         self.trace([1, id.0, ask.first, ask.count], || {
             format!("request {} {ask:?}", id.0)
@@ -299,7 +298,7 @@ impl World {
             buffers,
             place,
         };
-        self.asks.insert(id, asked);
+        self.user.asks.insert(id, asked);
         self.vols().under_way.insert(id, through);
         let mut pieces = Vec::new();
         let router = &mut self.machines().routers[usize::from(queue)];
@@ -387,7 +386,7 @@ impl World {
                 model.oracle.unread(*moment);
             }
         }
-        self.reading -= asked.buffers;
+        self.user.reading -= asked.buffers;
         self.poll_shards()
     }
 
@@ -458,7 +457,7 @@ impl World {
             return Ok(());
         }
         drop(slices);
-        self.reading -= held;
+        self.user.reading -= held;
         self.poll_shards()
     }
 
@@ -472,7 +471,7 @@ impl World {
         self.wait("volumes are served, and nothing changes", |world| {
             let vols = world.volumes.as_ref();
             vols.is_none_or(|v| v.phase == Phase::Serving && v.change.is_none())
-                && world.asks.is_empty()
+                && world.all_answered()
         })?;
         let Some(vols) = &self.volumes else {
             return Ok(());
@@ -492,7 +491,7 @@ impl World {
                 first += count;
             }
         }
-        self.wait("volumes are read", |world| world.asks.is_empty())?;
+        self.wait("volumes are read", |world| world.all_answered())?;
         self.volumes = None;
         Ok(())
     }
