@@ -238,59 +238,121 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
     }
     let s = &report.stats;
     println!(
-        "{} seeds, {} failures: {} requests, {} power cuts, {} kills, {} stops, {} members lost, \
-         {} stale returns, {} older images, {} live ones, {} hollowed, {} kept, \
-         {} partial rebuilds, {} rebuilds, {} resyncs, {} inits, {} scrubs, \
-         {} latent errors ({} repaired), {} hedged reads ({} won, {} lost, {} refused), \
-         {} slow members, {} rotten strips, {} rotten blocks among all else ({} true again), \
-         {} writes silently lost, {} misdirected, {} cures, \
-         {} writes torn, {} lost, {} resets ({} tried again), {} failed before they vanished, \
-         {} arrays with tall strips, {} batches padded, {} grown unequally, {} stripes spoilt \
-         when written ({} blocks given up), {} undecided parts accepted; {:.1} seeds/s; trace {}",
+        "{} seeds, {} failures: {}; {:.1} seeds/s; trace {}",
         report.seeds,
         report.failures,
-        s.asks,
-        s.power_cuts,
-        s.kills,
-        s.stops,
-        s.losses,
-        s.stale_returns,
-        s.older_images,
-        s.live_images,
-        s.hollowed,
-        s.returns,
-        s.partial_rebuilds,
-        s.rebuilds,
-        s.resyncs,
-        s.inits,
-        s.scrubs,
-        s.latent_errors,
-        s.repairs,
-        s.hedges,
-        s.hedges_won,
-        s.hedges_lost,
-        s.hedges_refused,
-        s.slow_members,
-        s.rot,
-        s.decays,
-        s.decays_ended,
-        s.silently_lost,
-        s.misdirected,
-        s.cures,
-        s.torn_writes,
-        s.lost_writes,
-        s.resets,
-        s.retries,
-        s.ebbs,
-        s.tall,
-        s.padded_batches,
-        s.unequal_growths,
-        s.spoilt_recently,
-        s.given_up_recently,
-        s.accepted,
+        [
+            process(s),
+            members(s),
+            reads(s),
+            rot(s),
+            devices(s),
+            writes(s)
+        ]
+        .join(", "),
         report.seeds_per_second,
         report.trace_hash
     );
+}
+
+fn process(stats: &Stats) -> String {
+    let Stats {
+        asks,
+        power_cuts,
+        kills,
+        stops,
+        ..
+    } = stats;
+    format!("{asks} requests, {power_cuts} power cuts, {kills} kills, {stops} stops")
+}
+
+fn members(stats: &Stats) -> String {
+    let Stats {
+        losses,
+        stale_returns,
+        older_images,
+        live_images,
+        hollowed,
+        returns,
+        partial_rebuilds,
+        rebuilds,
+        resyncs,
+        inits,
+        scrubs,
+        ..
+    } = stats;
+    format!(
+        "{losses} members lost, {stale_returns} stale returns, {older_images} older images, \
+         {live_images} live ones, {hollowed} hollowed, {returns} kept, \
+         {partial_rebuilds} partial rebuilds, {rebuilds} rebuilds, {resyncs} resyncs, \
+         {inits} inits, {scrubs} scrubs"
+    )
+}
+
+fn reads(stats: &Stats) -> String {
+    let Stats {
+        latent_errors,
+        repairs,
+        hedges,
+        hedges_won,
+        hedges_lost,
+        hedges_refused,
+        slow_members,
+        ..
+    } = stats;
+    format!(
+        "{latent_errors} latent errors ({repairs} repaired), {hedges} hedged reads \
+         ({hedges_won} won, {hedges_lost} lost, {hedges_refused} refused), \
+         {slow_members} slow members"
+    )
+}
+
+fn rot(stats: &Stats) -> String {
+    let Stats {
+        rot,
+        decays,
+        decays_ended,
+        silently_lost,
+        misdirected,
+        cures,
+        ..
+    } = stats;
+    format!(
+        "{rot} rotten strips, {decays} rotten blocks among all else ({decays_ended} true again), \
+         {silently_lost} writes silently lost, {misdirected} misdirected, {cures} cures"
+    )
+}
+
+fn devices(stats: &Stats) -> String {
+    let Stats {
+        torn_writes,
+        lost_writes,
+        resets,
+        retries,
+        ebbs,
+        ..
+    } = stats;
+    format!(
+        "{torn_writes} writes torn, {lost_writes} lost, {resets} resets ({retries} tried again), \
+         {ebbs} failed before they vanished"
+    )
+}
+
+fn writes(stats: &Stats) -> String {
+    let Stats {
+        tall,
+        padded_batches,
+        unequal_growths,
+        spoilt_recently,
+        given_up_recently,
+        accepted,
+        ..
+    } = stats;
+    format!(
+        "{tall} arrays with tall strips, {padded_batches} batches padded, \
+         {unequal_growths} grown unequally, {spoilt_recently} stripes spoilt when written \
+         ({given_up_recently} blocks given up), {accepted} undecided parts accepted"
+    )
 }
 
 /// Tells a failure, of the smallest variation that still fails.

@@ -12,314 +12,227 @@ use serde::Serialize;
 
 use crate::report::tally::Tally;
 
-/// What happened, counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Stats {
-    /// Requests of the user.
-    pub asks: u64,
-    /// Events of the simulation.
-    pub events: u64,
-    /// Seeds that followed a script.
-    pub courses: u64,
-    /// Power cuts.
-    pub power_cuts: u64,
-    /// Kills of the process.
-    pub kills: u64,
-    /// Power cuts and kills before the array served.
-    pub crashes_starting: u64,
-    /// Of those, in the middle of a replay of the stripe log.
-    pub crashes_replaying: u64,
-    /// Power cuts and kills while a member was being rebuilt.
-    pub crashes_rebuilding: u64,
-    /// Power cuts and kills while a resync was at work.
-    pub crashes_resyncing: u64,
-    /// Power cuts and kills while a member was missing.
-    pub crashes_degraded: u64,
-    /// Clean stops.
-    pub stops: u64,
-    /// Members that went out of service.
-    pub losses: u64,
-    /// Members that were left out at a start.
-    pub missing_at_start: u64,
-    /// Lost members that were there again after a restart.
-    pub stale_returns: u64,
-    /// Members that were replaced by an older image of themselves.
-    pub older_images: u64,
-    /// Members that were replaced by an image taken before they left.
-    pub live_images: u64,
-    /// Members that had lost their content but for a copy of the superblock.
-    pub hollowed: u64,
-    /// Members that came back to be rebuilt only where they had missed writes.
-    pub returns: u64,
-    /// Of those, rebuilds that were finished.
-    pub partial_rebuilds: u64,
-    /// Batches of the stripe log that were padded to the write granularity of their devices.
-    pub padded_batches: u64,
-    /// Seeds with strips of more than 8 KiB.
-    pub tall: u64,
-    /// Devices of an array that grew, each by another amount.
-    pub unequal_growths: u64,
-    /// Changes of the array's shape.
-    pub reshapes: u64,
-    /// Regions of which a shard said that it has nothing but zeros there.
-    pub emptied: u64,
-    /// Levels that were lowered.
-    pub lowered: u64,
-    /// Windows of data that moved, and moves that came to an end.
-    pub windows: u64,
-    /// See above.
-    pub moves: u64,
-    /// Of these moves, those to other groups.
-    pub regrouped: u64,
-    /// And of the windows.
-    pub regroup_windows: u64,
-    /// Windows that were written again after a crash.
-    pub resumed: u64,
-    /// Arrays in which bands became rows.
-    pub folded: u64,
-    /// Reads of another shard's stripe that were begun, and those that went to the owner.
-    pub visits: u64,
-    /// See above.
-    pub visits_passed: u64,
-    /// Pieces of requests that were split anew.
-    pub split_anew: u64,
-    /// Starts by force from a part of the members that were refused.
-    pub refused_starts: u64,
-    /// Rebuilds finished.
-    pub rebuilds: u64,
-    /// Resyncs finished.
-    pub resyncs: u64,
-    /// Arrays zeroed throughout.
-    pub inits: u64,
-    /// Starts that replayed records of the stripe log.
-    pub log_replays: u64,
-    /// Records that they replayed: one for each write, or part of one, of a stripe.
-    pub records_replayed: u64,
-    /// Stripes that they mended.
-    pub stripes_replayed: u64,
-    /// Scrubs finished.
-    pub scrubs: u64,
-    /// Sectors made unreadable.
-    pub latent_errors: u64,
-    /// Stripes of which sectors became unreadable as soon as they were written.
-    pub spoilt_recently: u64,
-    /// Blocks given up there.
-    pub given_up_recently: u64,
-    /// Parts of undecided regions that were taken for right.
-    pub accepted: u64,
-    /// Requests of users of volumes.
-    pub volume_asks: u64,
-    /// Of these, those that lay in several extents.
-    pub volume_asks_split: u64,
-    /// Requests beyond the end of a volume.
-    pub volume_asks_refused: u64,
-    /// Changes of volumes that were acknowledged.
-    pub volume_changes: u64,
-    /// Those that got an error on their way.
-    pub volume_changes_failed: u64,
-    /// Those that were refused.
-    pub volume_changes_refused: u64,
-    /// Starts that found a table of volumes.
-    pub volume_tables_found: u64,
-    /// Of these, those that found a change which was under way.
-    pub volume_changes_found: u64,
-    /// Tables of volumes that could not be read.
-    pub volume_tables_lost: u64,
-    /// Unreadable sectors rewritten by the engine.
-    pub repairs: u64,
-    /// Requests refused where reads failed while parity was untrue.
-    pub refused: u64,
-    /// Blocks that the engine gave up as unreadable.
-    pub lost_blocks: u64,
-    /// Blocks given up that were written again.
-    pub rewritten_blocks: u64,
-    /// Requests answered with an error because of blocks that may be lost.
-    pub unreadable_answers: u64,
-    /// I/Os that failed on a device that is still there.
-    pub io_errors: u64,
-    /// Pieces of strips that rotted.
-    pub rot: u64,
-    /// Blocks that rotted in the midst of everything.
-    pub decays: u64,
-    /// Of these, those that were true again before the user wrote them anew.
-    pub decays_ended: u64,
-    /// Writes of data that were reported done and never happened.
-    pub silently_lost: u64,
-    /// Writes of data that landed elsewhere.
-    pub misdirected: u64,
-    /// Writes of metadata that landed in data.
-    pub misdirected_into_data: u64,
-    /// Faults in metadata, by what they hit.
-    #[serde(flatten)]
-    pub metadata: Tally,
-    /// Arrays in which all of that was found and made true again.
-    pub cures: u64,
-    /// Writes torn by a power cut or a kill.
-    pub torn_writes: u64,
-    /// Writes lost by a power cut or a kill.
-    pub lost_writes: u64,
-    /// Arrays that lost more members at once than the level survives.
-    pub beyond_at_once: u64,
-    /// The same, one after another.
-    pub beyond_one_by_one: u64,
-    /// The same, in the same instant as the power.
-    pub beyond_with_power: u64,
-    /// The same, while a member was being rebuilt.
-    pub beyond_rebuilding: u64,
-    /// The same, while the stripe log was being replayed.
-    pub beyond_replaying: u64,
-    /// Arrays with sectors unreadable on more members than parity covers.
-    pub beyond_sectors: u64,
-    /// Arrays the metadata of which was destroyed on too many members.
-    pub beyond_metadata: u64,
-    /// Arrays the log areas of which were destroyed.
-    pub beyond_logs: u64,
-    /// Arrays of which two parts were started apart.
-    pub beyond_parted: u64,
-    /// Arrays that lost the power and members while they wrote without a log.
-    pub beyond_unlogged: u64,
-    /// Arrays that lost another member after a start by force, before parity was true.
-    pub beyond_after_force: u64,
-    /// Arrays that said that they have failed.
-    pub beyond_failures: u64,
-    /// Requests answered with an error because too much was lost.
-    pub beyond_errors: u64,
-    /// Starts refused because too little was there.
-    pub beyond_refusals: u64,
-    /// Arrays that came back after that.
-    pub comebacks: u64,
-    /// Of those, by force.
-    pub forced_starts: u64,
-    /// Late reads that were asked of the other members, too (as far as the array was told).
-    pub hedges: u64,
-    /// Of those, answered by the others.
-    pub hedges_won: u64,
-    /// Of those, answered by the member after all.
-    pub hedges_lost: u64,
-    /// Late reads that the budget left waiting.
-    pub hedges_refused: u64,
-    /// Members that were called slow.
-    pub slow_members: u64,
-    /// Devices that failed all for a moment, and vanished.
-    pub ebbs: u64,
-    /// Devices that were reset.
-    pub resets: u64,
-    /// I/Os that were tried again.
-    pub retries: u64,
-    /// I/Os that got through in the end.
-    pub retried_through: u64,
-    /// Virtual time, milliseconds.
-    pub virtual_ms: u64,
+/// Declares counts, and how those of two worlds are added: each stands in one place.
+macro_rules! counts {
+    (
+        $(#[$about:meta])*
+        pub struct $name:ident {
+            $($(#[$what:meta])* pub $count:ident: $kind:ty,)*
+        }
+    ) => {
+        $(#[$about])*
+        pub struct $name {
+            $($(#[$what])* pub $count: $kind,)*
+        }
+
+        impl $name {
+            /// Adds what happened in another world.
+            pub fn add(&mut self, other: &$name) {
+                $(self.$count += other.$count;)*
+            }
+        }
+    };
 }
 
-impl Stats {
-    /// Adds what happened in another world.
-    pub fn add(&mut self, other: &Stats) {
-        let pairs = [
-            (&mut self.asks, other.asks),
-            (&mut self.events, other.events),
-            (&mut self.courses, other.courses),
-            (&mut self.power_cuts, other.power_cuts),
-            (&mut self.kills, other.kills),
-            (&mut self.crashes_starting, other.crashes_starting),
-            (&mut self.crashes_replaying, other.crashes_replaying),
-            (&mut self.crashes_rebuilding, other.crashes_rebuilding),
-            (&mut self.crashes_resyncing, other.crashes_resyncing),
-            (&mut self.crashes_degraded, other.crashes_degraded),
-            (&mut self.stops, other.stops),
-            (&mut self.losses, other.losses),
-            (&mut self.missing_at_start, other.missing_at_start),
-            (&mut self.stale_returns, other.stale_returns),
-            (&mut self.older_images, other.older_images),
-            (&mut self.live_images, other.live_images),
-            (&mut self.hollowed, other.hollowed),
-            (&mut self.padded_batches, other.padded_batches),
-            (&mut self.tall, other.tall),
-            (&mut self.unequal_growths, other.unequal_growths),
-            (&mut self.reshapes, other.reshapes),
-            (&mut self.lowered, other.lowered),
-            (&mut self.emptied, other.emptied),
-            (&mut self.windows, other.windows),
-            (&mut self.moves, other.moves),
-            (&mut self.regrouped, other.regrouped),
-            (&mut self.regroup_windows, other.regroup_windows),
-            (&mut self.resumed, other.resumed),
-            (&mut self.folded, other.folded),
-            (&mut self.visits, other.visits),
-            (&mut self.visits_passed, other.visits_passed),
-            (&mut self.split_anew, other.split_anew),
-            (&mut self.returns, other.returns),
-            (&mut self.ebbs, other.ebbs),
-            (&mut self.resets, other.resets),
-            (&mut self.retries, other.retries),
-            (&mut self.retried_through, other.retried_through),
-            (&mut self.partial_rebuilds, other.partial_rebuilds),
-            (&mut self.refused_starts, other.refused_starts),
-            (&mut self.rebuilds, other.rebuilds),
-            (&mut self.resyncs, other.resyncs),
-            (&mut self.inits, other.inits),
-            (&mut self.log_replays, other.log_replays),
-            (&mut self.records_replayed, other.records_replayed),
-            (&mut self.stripes_replayed, other.stripes_replayed),
-            (&mut self.scrubs, other.scrubs),
-            (&mut self.latent_errors, other.latent_errors),
-            (&mut self.spoilt_recently, other.spoilt_recently),
-            (&mut self.given_up_recently, other.given_up_recently),
-            (&mut self.accepted, other.accepted),
-            (&mut self.volume_asks, other.volume_asks),
-            (&mut self.volume_asks_split, other.volume_asks_split),
-            (&mut self.volume_asks_refused, other.volume_asks_refused),
-            (&mut self.volume_changes, other.volume_changes),
-            (&mut self.volume_changes_failed, other.volume_changes_failed),
-            (
-                &mut self.volume_changes_refused,
-                other.volume_changes_refused,
-            ),
-            (&mut self.volume_tables_found, other.volume_tables_found),
-            (&mut self.volume_changes_found, other.volume_changes_found),
-            (&mut self.volume_tables_lost, other.volume_tables_lost),
-            (&mut self.repairs, other.repairs),
-            (&mut self.refused, other.refused),
-            (&mut self.lost_blocks, other.lost_blocks),
-            (&mut self.rewritten_blocks, other.rewritten_blocks),
-            (&mut self.unreadable_answers, other.unreadable_answers),
-            (&mut self.io_errors, other.io_errors),
-            (&mut self.rot, other.rot),
-            (&mut self.decays, other.decays),
-            (&mut self.decays_ended, other.decays_ended),
-            (&mut self.silently_lost, other.silently_lost),
-            (&mut self.misdirected, other.misdirected),
-            (&mut self.misdirected_into_data, other.misdirected_into_data),
-            (&mut self.cures, other.cures),
-            (&mut self.torn_writes, other.torn_writes),
-            (&mut self.lost_writes, other.lost_writes),
-            (&mut self.beyond_at_once, other.beyond_at_once),
-            (&mut self.beyond_one_by_one, other.beyond_one_by_one),
-            (&mut self.beyond_with_power, other.beyond_with_power),
-            (&mut self.beyond_rebuilding, other.beyond_rebuilding),
-            (&mut self.beyond_replaying, other.beyond_replaying),
-            (&mut self.beyond_sectors, other.beyond_sectors),
-            (&mut self.beyond_metadata, other.beyond_metadata),
-            (&mut self.beyond_logs, other.beyond_logs),
-            (&mut self.beyond_parted, other.beyond_parted),
-            (&mut self.beyond_unlogged, other.beyond_unlogged),
-            (&mut self.beyond_after_force, other.beyond_after_force),
-            (&mut self.beyond_failures, other.beyond_failures),
-            (&mut self.beyond_errors, other.beyond_errors),
-            (&mut self.beyond_refusals, other.beyond_refusals),
-            (&mut self.comebacks, other.comebacks),
-            (&mut self.forced_starts, other.forced_starts),
-            (&mut self.hedges, other.hedges),
-            (&mut self.hedges_won, other.hedges_won),
-            (&mut self.hedges_lost, other.hedges_lost),
-            (&mut self.hedges_refused, other.hedges_refused),
-            (&mut self.slow_members, other.slow_members),
-            (&mut self.virtual_ms, other.virtual_ms),
-        ];
-        for (sum, more) in pairs {
-            *sum += more;
-        }
-        self.metadata.add(&other.metadata);
+counts! {
+    /// What happened, counted.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    pub struct Stats {
+        /// Requests of the user.
+        pub asks: u64,
+        /// Events of the simulation.
+        pub events: u64,
+        /// Seeds that followed a script.
+        pub courses: u64,
+        /// Power cuts.
+        pub power_cuts: u64,
+        /// Kills of the process.
+        pub kills: u64,
+        /// Power cuts and kills before the array served.
+        pub crashes_starting: u64,
+        /// Of those, in the middle of a replay of the stripe log.
+        pub crashes_replaying: u64,
+        /// Power cuts and kills while a member was being rebuilt.
+        pub crashes_rebuilding: u64,
+        /// Power cuts and kills while a resync was at work.
+        pub crashes_resyncing: u64,
+        /// Power cuts and kills while a member was missing.
+        pub crashes_degraded: u64,
+        /// Clean stops.
+        pub stops: u64,
+        /// Members that went out of service.
+        pub losses: u64,
+        /// Members that were left out at a start.
+        pub missing_at_start: u64,
+        /// Lost members that were there again after a restart.
+        pub stale_returns: u64,
+        /// Members that were replaced by an older image of themselves.
+        pub older_images: u64,
+        /// Members that were replaced by an image taken before they left.
+        pub live_images: u64,
+        /// Members that had lost their content but for a copy of the superblock.
+        pub hollowed: u64,
+        /// Members that came back to be rebuilt only where they had missed writes.
+        pub returns: u64,
+        /// Of those, rebuilds that were finished.
+        pub partial_rebuilds: u64,
+        /// Batches of the stripe log that were padded to the write granularity of their devices.
+        pub padded_batches: u64,
+        /// Seeds with strips of more than 8 KiB.
+        pub tall: u64,
+        /// Devices of an array that grew, each by another amount.
+        pub unequal_growths: u64,
+        /// Changes of the array's shape.
+        pub reshapes: u64,
+        /// Regions of which a shard said that it has nothing but zeros there.
+        pub emptied: u64,
+        /// Levels that were lowered.
+        pub lowered: u64,
+        /// Windows of data that moved, and moves that came to an end.
+        pub windows: u64,
+        /// See above.
+        pub moves: u64,
+        /// Of these moves, those to other groups.
+        pub regrouped: u64,
+        /// And of the windows.
+        pub regroup_windows: u64,
+        /// Windows that were written again after a crash.
+        pub resumed: u64,
+        /// Arrays in which bands became rows.
+        pub folded: u64,
+        /// Reads of another shard's stripe that were begun, and those that went to the owner.
+        pub visits: u64,
+        /// See above.
+        pub visits_passed: u64,
+        /// Pieces of requests that were split anew.
+        pub split_anew: u64,
+        /// Starts by force from a part of the members that were refused.
+        pub refused_starts: u64,
+        /// Rebuilds finished.
+        pub rebuilds: u64,
+        /// Resyncs finished.
+        pub resyncs: u64,
+        /// Arrays zeroed throughout.
+        pub inits: u64,
+        /// Starts that replayed records of the stripe log.
+        pub log_replays: u64,
+        /// Records that they replayed: one for each write, or part of one, of a stripe.
+        pub records_replayed: u64,
+        /// Stripes that they mended.
+        pub stripes_replayed: u64,
+        /// Scrubs finished.
+        pub scrubs: u64,
+        /// Sectors made unreadable.
+        pub latent_errors: u64,
+        /// Stripes of which sectors became unreadable as soon as they were written.
+        pub spoilt_recently: u64,
+        /// Blocks given up there.
+        pub given_up_recently: u64,
+        /// Parts of undecided regions that were taken for right.
+        pub accepted: u64,
+        /// Requests of users of volumes.
+        pub volume_asks: u64,
+        /// Of these, those that lay in several extents.
+        pub volume_asks_split: u64,
+        /// Requests beyond the end of a volume.
+        pub volume_asks_refused: u64,
+        /// Changes of volumes that were acknowledged.
+        pub volume_changes: u64,
+        /// Those that got an error on their way.
+        pub volume_changes_failed: u64,
+        /// Those that were refused.
+        pub volume_changes_refused: u64,
+        /// Starts that found a table of volumes.
+        pub volume_tables_found: u64,
+        /// Of these, those that found a change which was under way.
+        pub volume_changes_found: u64,
+        /// Tables of volumes that could not be read.
+        pub volume_tables_lost: u64,
+        /// Unreadable sectors rewritten by the engine.
+        pub repairs: u64,
+        /// Requests refused where reads failed while parity was untrue.
+        pub refused: u64,
+        /// Blocks that the engine gave up as unreadable.
+        pub lost_blocks: u64,
+        /// Blocks given up that were written again.
+        pub rewritten_blocks: u64,
+        /// Requests answered with an error because of blocks that may be lost.
+        pub unreadable_answers: u64,
+        /// I/Os that failed on a device that is still there.
+        pub io_errors: u64,
+        /// Pieces of strips that rotted.
+        pub rot: u64,
+        /// Blocks that rotted in the midst of everything.
+        pub decays: u64,
+        /// Of these, those that were true again before the user wrote them anew.
+        pub decays_ended: u64,
+        /// Writes of data that were reported done and never happened.
+        pub silently_lost: u64,
+        /// Writes of data that landed elsewhere.
+        pub misdirected: u64,
+        /// Writes of metadata that landed in data.
+        pub misdirected_into_data: u64,
+        /// Faults in metadata, by what they hit.
+        #[serde(flatten)]
+        pub metadata: Tally,
+        /// Arrays in which all of that was found and made true again.
+        pub cures: u64,
+        /// Writes torn by a power cut or a kill.
+        pub torn_writes: u64,
+        /// Writes lost by a power cut or a kill.
+        pub lost_writes: u64,
+        /// Arrays that lost more members at once than the level survives.
+        pub beyond_at_once: u64,
+        /// The same, one after another.
+        pub beyond_one_by_one: u64,
+        /// The same, in the same instant as the power.
+        pub beyond_with_power: u64,
+        /// The same, while a member was being rebuilt.
+        pub beyond_rebuilding: u64,
+        /// The same, while the stripe log was being replayed.
+        pub beyond_replaying: u64,
+        /// Arrays with sectors unreadable on more members than parity covers.
+        pub beyond_sectors: u64,
+        /// Arrays the metadata of which was destroyed on too many members.
+        pub beyond_metadata: u64,
+        /// Arrays the log areas of which were destroyed.
+        pub beyond_logs: u64,
+        /// Arrays of which two parts were started apart.
+        pub beyond_parted: u64,
+        /// Arrays that lost the power and members while they wrote without a log.
+        pub beyond_unlogged: u64,
+        /// Arrays that lost another member after a start by force, before parity was true.
+        pub beyond_after_force: u64,
+        /// Arrays that said that they have failed.
+        pub beyond_failures: u64,
+        /// Requests answered with an error because too much was lost.
+        pub beyond_errors: u64,
+        /// Starts refused because too little was there.
+        pub beyond_refusals: u64,
+        /// Arrays that came back after that.
+        pub comebacks: u64,
+        /// Of those, by force.
+        pub forced_starts: u64,
+        /// Late reads that were asked of the other members, too (as far as the array was told).
+        pub hedges: u64,
+        /// Of those, answered by the others.
+        pub hedges_won: u64,
+        /// Of those, answered by the member after all.
+        pub hedges_lost: u64,
+        /// Late reads that the budget left waiting.
+        pub hedges_refused: u64,
+        /// Members that were called slow.
+        pub slow_members: u64,
+        /// Devices that failed all for a moment, and vanished.
+        pub ebbs: u64,
+        /// Devices that were reset.
+        pub resets: u64,
+        /// I/Os that were tried again.
+        pub retries: u64,
+        /// I/Os that got through in the end.
+        pub retried_through: u64,
+        /// Virtual time, milliseconds.
+        pub virtual_ms: u64,
     }
 }
 

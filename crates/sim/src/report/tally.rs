@@ -5,6 +5,8 @@
 //!
 //! Deliberately absent: faults in data, which `report` counts.
 
+use std::ops::AddAssign;
+
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// What a place on a member holds.
@@ -77,8 +79,10 @@ impl Tally {
     pub fn of(&self, damage: Damage, area: Area) -> u64 {
         self.counts[damage as usize][area as usize]
     }
-    /// Adds what happened in another world.
-    pub fn add(&mut self, other: &Tally) {
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
         let sums = self.counts.iter_mut().flatten();
         for (sum, more) in sums.zip(other.counts.iter().flatten()) {
             *sum += more;

@@ -28,8 +28,7 @@ impl World {
             return self.stop();
         };
         for _ in 0..400 {
-            let situation = self.situation();
-            if self.tolerance().may_crash(&situation) {
+            if self.may_crash() {
                 return self.crash(kind == FaultKind::PowerCut);
             }
             for _ in 0..20 {

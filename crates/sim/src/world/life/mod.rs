@@ -10,6 +10,7 @@ pub mod beyond_tolerance;
 pub mod comeback;
 mod ending;
 pub mod final_check;
+mod living;
 mod restore;
 mod spoilt;
 mod targeted;
@@ -23,7 +24,7 @@ use strake_engine::units::*;
 use strake_format::{RegionState, SlotState, WriteHole};
 
 use crate::drive::overlay::{FaultKind, FaultSet, Overlay};
-use crate::plan::{Action, End, Life, Moment, draw_spare_delay_ms, draw_target_us};
+use crate::plan::{Action, Life, draw_spare_delay_ms, draw_target_us};
 use crate::prng::Prng;
 use crate::world::fault::silent::WriteFault;
 use crate::world::fault::tolerance::{Condition, Situation};
@@ -249,139 +250,6 @@ impl World {
     }
 
     // ---- living -------------------------------------------------------------------------------
-
-    fn live(&mut self, life: &Life, without: FaultSet) -> SimResult<LifeOutcome> {
-        let (mut threshold, mut audited) = (None, false);
-        self.slow_some();
-        self.begin_latency_faults(without);
-        let total = life.asks;
-        let mut held = if self.reads_first() { total } else { 0 };
-        self.user.asks_left = total - held;
-        let born = self.stats.events;
-        let mut counted = 0;
-        let (mut open_then, mut progress) = (0, born);
-        let mut asks_then = u64::MAX;
-        let mut actions = life.actions.iter().peekable();
-        let crash = crash_of(life.end).filter(|&kind| !without.has(kind));
-        let mut events_since = born;
-        self.admin.reshaped_at = None;
-        let (lost_before, mut lost_at) = (self.stats.losses, None);
-        let (mut copied_at, mut left_at) = (None, None);
-        loop {
-            if self.stats.losses > lost_before {
-                lost_at.get_or_insert(self.stats.events);
-            }
-            if threshold.is_none() && self.serves() {
-                threshold = self.settle_threshold();
-            }
-            if self.serves() {
-                self.look_at_torn(without)?;
-                if !audited {
-                    audited = true;
-                    self.audit_decay()?;
-                }
-            }
-            if held > 0 && self.serves() {
-                self.look_first(std::mem::take(&mut held))?;
-            }
-            let asked = total - held - self.user.asks_left;
-            if asked != asks_then {
-                (asks_then, events_since) = (asked, self.stats.events);
-                self.latency_fault(without);
-                self.reset_some(without)?;
-                self.stand_still_some(without);
-            }
-            self.bring_back_stalled();
-            let here = Moment {
-                asks: asked,
-                events: self.stats.events - events_since,
-            };
-            let passed = |at: Moment| asked > at.asks || here >= at;
-            while actions.peek().is_some_and(|(at, _)| passed(*at)) {
-                let (_, action) = actions.next().expect("peeked");
-                self.act(*action, without)?;
-            }
-            let after_loss = lost_at.zip(life.end_after_loss);
-            let fallen = after_loss.is_some_and(|(at, after)| self.stats.events >= at + after);
-            if self.expected.resyncing && !without.has(FaultKind::Latent) {
-                self.fail_reads_in_resync(life.read_errors_in_resync);
-            }
-            let told = self.admin.reshaped_at.zip(life.end_after_reshape);
-            let reshaped = told.is_some_and(|(at, after)| self.stats.events >= at + after);
-            if copied_at.is_none() && self.array().moves_by_copy() {
-                copied_at = Some(self.stats.events);
-            }
-            let copied = copied_at.zip(life.end_after_copy);
-            let copied = copied.is_some_and(|(at, after)| self.stats.events >= at + after);
-            if left_at.is_none() && !self.geometry.gone().is_empty() {
-                left_at = Some(self.stats.events);
-            }
-            let left = left_at.zip(life.end_after_left);
-            let copied = copied || left.is_some_and(|(at, after)| self.stats.events >= at + after);
-            let true_now = !self.is_corrupt();
-            let found = self.decay_strikes() || self.volumes_strike();
-            let due = true_now && (found || fallen || reshaped || copied || passed(life.end_at));
-            if let Some(kind) = crash.filter(|_| self.strikes(due)) {
-                let situation = self.situation();
-                if self.tolerance().may_crash(&situation) {
-                    return self.crash(kind == FaultKind::PowerCut);
-                }
-            }
-            if let Some(power) = self.cuts_replay_off(without) {
-                return self.crash(power);
-            }
-            self.note_threshold(threshold);
-            let over =
-                self.user.asks_left + held == 0 && self.all_answered() && actions.peek().is_none();
-            counted += u64::from(over);
-            // Jobs get some time of their own, up to the moment that was drawn for the end.
-            if over && (here.events >= life.end_at.events || counted > 3000) {
-                break;
-            }
-            if !self.step()? {
-                // What is left of the actions would wait for events that do not come.
-                if self.user.asks_left == 0 && self.all_answered() {
-                    break;
-                }
-                let state = self.state_text();
-                return self.failure(format!("nothing more happens; {state}"));
-            }
-            self.check_alive()?;
-            // A drive may take most of a second for each I/O, and the map's clock goes on
-            // meanwhile.
-            let open = self.user.asks_left + held + self.user.asks.len() as u64;
-            // While a thread stands still, others may ask in vain, and send back what they are
-            // sent.
-            if open != open_then || self.machines().standing.is_some() {
-                (open_then, progress) = (open, self.stats.events);
-            }
-            if self.stats.events - progress > 300_000 {
-                let state = self.state_text();
-                return self.failure(format!("requests do not come to an end; {state}"));
-            }
-        }
-        self.end_in_peace(crash, threshold)
-    }
-
-    /// Everything is read before the user makes these requests.
-    fn look_first(&mut self, asks: u64) -> SimResult {
-        self.read_everything()?;
-        self.user.asks_left = asks;
-        self.pump()
-    }
-
-    /// The process ends in the middle of a replay: with the power, or only the process.
-    fn cuts_replay_off(&mut self, without: FaultSet) -> Option<bool> {
-        if without.has(FaultKind::PowerCut) || !self.cuts_replay() {
-            return None;
-        }
-        let situation = self.situation();
-        self.tolerance().may_crash(&situation).then(|| {
-            self.note("in the middle of the replay:".to_owned());
-            self.stats.crashes_replaying += 1;
-            self.chance.faults.percent(70)
-        })
-    }
 
     fn note_threshold(&mut self, threshold: Option<CommandId>) {
         if let Some(id) = threshold
@@ -847,14 +715,6 @@ fn draw_write_error(rng: &mut Prng) -> IoError {
         IoError::Other(EIO),
         IoError::Unsent(ENOMEM),
     ])
-}
-
-fn crash_of(end: End) -> Option<FaultKind> {
-    match end {
-        End::Stop => None,
-        End::PowerCut => Some(FaultKind::PowerCut),
-        End::Kill => Some(FaultKind::Kill),
-    }
 }
 
 fn kind_of(action: Action) -> FaultKind {
