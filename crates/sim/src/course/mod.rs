@@ -252,6 +252,20 @@ fn block(array: &Scenario, rng: &mut Prng) -> u64 {
     rng.below(array.world.blocks())
 }
 
+/// Starts without these drives, which may have been the only ones with some of what was written.
+fn start_without(array: &mut Scenario, drives: &[usize]) {
+    drives.iter().for_each(|&drive| array.world.hide(drive));
+    array.world.doubt_torn_blocks();
+    array.start().rest().verify();
+}
+
+/// The power goes, and the member of this slot with it.
+fn lost_with_power(array: &mut Scenario, slot: u8) {
+    array.power_cut();
+    let drives = array.world.condition_on_media().0;
+    start_without(array, drives[usize::from(slot)].as_slice());
+}
+
 fn failed_flush(array: &mut Scenario, rng: &mut Prng) {
     array.fill();
     for _ in 0..rng.range(4, 12) {
@@ -580,13 +594,7 @@ fn base_under_way(array: &mut Scenario, rng: &mut Prng) {
     } else {
         until_in_place(array, rng);
     }
-    array.power_cut();
-    let drives = array.world.condition_on_media().0;
-    if let Some(drive) = drives[usize::from(lost)] {
-        array.world.hide(drive);
-    }
-    array.world.doubt_torn_blocks();
-    array.start().rest().verify();
+    lost_with_power(array, lost);
 }
 
 fn lost_before_place(array: &mut Scenario, rng: &mut Prng) {
@@ -598,14 +606,8 @@ fn lost_before_place(array: &mut Scenario, rng: &mut Prng) {
     let first = slot(array, rng);
     array.lose(first).steps(rng.below(60));
     until_in_place(array, rng);
-    array.power_cut();
-    let drives = array.world.condition_on_media().0;
     let second = slot(array, rng);
-    if let Some(drive) = drives[usize::from(second)] {
-        array.world.hide(drive);
-    }
-    array.world.doubt_torn_blocks();
-    array.start().rest().verify();
+    lost_with_power(array, second);
 }
 
 /// What is written lies on a member that leaves while another is slow to take the records; then
@@ -708,15 +710,12 @@ fn joins_under_writes(array: &mut Scenario, rng: &mut Prng) {
     let out = drives.iter().filter(|drive| drive.is_none()).count();
     let left = (0..array.world.drives().len()).filter(|&drive| calls_in_sync(array, drive, lost));
     let left: Vec<usize> = left.collect();
-    for slot in hidden {
-        if let Some(drive) = drives[usize::from(slot)]
-            && (out < m || (aimed && left.iter().any(|other| *other != drive)))
-        {
-            array.world.hide(drive);
-        }
-    }
-    array.world.doubt_torn_blocks();
-    array.start().rest().verify();
+    let hidden = hidden
+        .into_iter()
+        .filter_map(|slot| drives[usize::from(slot)]);
+    let fair = |drive: &usize| out < m || (aimed && left.iter().any(|other| other != drive));
+    let hidden: Vec<usize> = hidden.filter(fair).collect();
+    start_without(array, &hidden);
 }
 
 /// All of what is to take the slot was built.
@@ -755,11 +754,8 @@ fn full_ring(array: &mut Scenario, rng: &mut Prng) {
     let drives = array.world.condition_on_media().0;
     let mut order: Vec<usize> = drives.iter().flatten().copied().collect();
     rng.shuffle(&mut order);
-    for &drive in order.iter().take(array.world.geometry().m) {
-        array.world.hide(drive);
-    }
-    array.world.doubt_torn_blocks();
-    array.start().rest().verify();
+    order.truncate(array.world.geometry().m);
+    start_without(array, &order);
 }
 
 /// What it lacks may lie in regions that are rebuilt: then it is taken back. What is read says

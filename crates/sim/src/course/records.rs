@@ -11,7 +11,7 @@ use strake_engine::logs::divide;
 use strake_engine::units::StripeNo;
 use strake_format::log::scan;
 
-use crate::course::slot;
+use crate::course::{lost_with_power, slot, start_without};
 use crate::plan::workload::AskKind;
 use crate::prng::Prng;
 use crate::scenario::Scenario;
@@ -168,13 +168,7 @@ pub(crate) fn published_by_one(array: &mut Scenario, rng: &mut Prng) {
         array.begin_to_write_at(block(stripe, 1));
     }
     until_logging(array, drive, 2);
-    array.power_cut();
-    let drives = array.world.condition_on_media().0;
-    if let Some(drive) = drives[usize::from(lost)] {
-        array.world.hide(drive);
-    }
-    array.world.doubt_torn_blocks();
-    array.start().rest().verify();
+    lost_with_power(array, lost);
 }
 
 /// A write is over. Another of the same strip finds that too few columns can be read, and gives a
@@ -208,9 +202,7 @@ pub(crate) fn given_up_beside(array: &mut Scenario, rng: &mut Prng) {
     step_until(array, |array| array.world.writes_in_place());
     let drive = array.drive(slot_of(lost));
     array.steps(rng.below(6)).power_cut();
-    array.world.hide(drive);
-    array.world.doubt_torn_blocks();
-    array.start().rest().verify();
+    start_without(array, &[drive]);
 }
 
 /// The first block of a strip lies, or lies no more.

@@ -33,6 +33,15 @@ impl Plan {
         devices.for_each(|device| device.bytes += raised - now);
     }
 
+    /// Room in the log for so much at least; devices are larger by twice as much.
+    fn widen_log(&mut self, log_bytes: u64) {
+        let log_bytes = log_bytes.next_multiple_of(8192);
+        let more = log_bytes.saturating_sub(self.tiny.log_bytes);
+        self.tiny.log_bytes += more;
+        let devices = self.devices.iter_mut();
+        devices.for_each(|device| device.bytes += 2 * more);
+    }
+
     /// One array in eight changes its shape, most of these more than once. Draws of its own, as for
     /// the settings.
     pub(super) fn draw_reshapes(&mut self) {
@@ -103,16 +112,12 @@ impl Plan {
         // Of bands of four rows, and what comes with them.
         let members = u64::from(self.shape.members) + 1;
         let copy = 5 * u64::from(self.strip) * members + 8192;
-        let log_bytes = self.tiny.log_bytes.max(copy).next_multiple_of(8192);
-        let more = log_bytes - self.tiny.log_bytes;
-        self.tiny.log_bytes = log_bytes;
+        self.widen_log(copy);
         // Lower rows need more buffers.
         self.budget_bytes = self.budget_bytes.max(self.moving_bytes());
         if rng.percent(75) {
             self.tiny.region_bytes = self.tiny.region_bytes.max(4 * u64::from(self.strip));
         }
-        let devices = self.devices.iter_mut();
-        devices.for_each(|device| device.bytes += 2 * more);
         for life in &mut self.lives {
             if rng.percent(30) {
                 continue;
@@ -123,11 +128,7 @@ impl Plan {
                 life.act(at, Action::ContinueRestripe);
             }
             if rng.percent(70) {
-                life.end = rng.pick(&[End::PowerCut, End::PowerCut, End::Kill]);
-                life.end_after_reshape = Some(match rng.percent(70) {
-                    true => rng.below(250),
-                    false => rng.below(4000),
-                });
+                life.cut_off_in_move(70, 4000, &mut rng);
             }
         }
     }
@@ -151,17 +152,12 @@ impl Plan {
             ..most
         };
         let copy = 3 * u64::from(self.strip) * u64::from(most.members) + 8192;
-        let log_bytes = most.log_bytes(self.strip, self.block, &self.tiny).max(copy);
-        let more = log_bytes
-            .next_multiple_of(8192)
-            .saturating_sub(self.tiny.log_bytes);
-        self.tiny.log_bytes += more;
+        let log_bytes = most.log_bytes(self.strip, self.block, &self.tiny);
+        self.widen_log(log_bytes.max(copy));
         self.budget_bytes = self.budget_bytes.max(self.moving_bytes());
         if rng.percent(50) {
             self.tiny.region_bytes = self.tiny.region_bytes.max(2 * u64::from(self.strip));
         }
-        let devices = self.devices.iter_mut();
-        devices.for_each(|device| device.bytes += 2 * more);
         // A parity that was added rotates then.
         let raised = rng.one_in(3) && self.shape.level.with_parities(1).is_some();
         if raised {
@@ -185,11 +181,7 @@ impl Plan {
                 life.act(at, Action::ContinueRestripe);
             }
             if rng.percent(70) {
-                life.end = rng.pick(&[End::PowerCut, End::PowerCut, End::Kill]);
-                life.end_after_reshape = Some(match rng.percent(60) {
-                    true => rng.below(250),
-                    false => rng.below(4000),
-                });
+                life.cut_off_in_move(60, 4000, &mut rng);
                 if rng.one_in(3) {
                     (life.end_after_reshape, life.end_after_copy) = (None, Some(rng.below(60)));
                 }
@@ -212,13 +204,7 @@ impl Plan {
         // Of two rows.
         let copy = u64::from(self.strip) * u64::from(self.shape.members) * 2 + 8192;
         let log_bytes = self.shape.log_bytes(self.strip, self.block, &self.tiny);
-        let more = log_bytes
-            .max(copy)
-            .next_multiple_of(8192)
-            .saturating_sub(self.tiny.log_bytes);
-        self.tiny.log_bytes += more;
-        let devices = self.devices.iter_mut();
-        devices.for_each(|device| device.bytes += 2 * more);
+        self.widen_log(log_bytes.max(copy));
         let first = rng.index(self.lives.len());
         for (number, life) in self.lives.iter_mut().enumerate().skip(first) {
             let at = life.early_moment(&mut rng);
@@ -264,13 +250,8 @@ impl Plan {
         };
         // Of two rows, and what comes with them.
         let copy = u64::from(self.strip) * u64::from(wide.members) * 2 + 8192;
-        let log_bytes = wide.log_bytes(self.strip, self.block, &self.tiny).max(copy);
-        let more = log_bytes
-            .next_multiple_of(8192)
-            .saturating_sub(self.tiny.log_bytes);
-        self.tiny.log_bytes += more;
-        let devices = self.devices.iter_mut();
-        devices.for_each(|device| device.bytes += 2 * more);
+        let log_bytes = wide.log_bytes(self.strip, self.block, &self.tiny);
+        self.widen_log(log_bytes.max(copy));
         let first = rng.index(self.lives.len());
         for (at, life) in self.lives.iter_mut().enumerate().skip(first) {
             let mut act = |action, rng: &mut Prng| {
@@ -289,11 +270,7 @@ impl Plan {
             }
             if begun && rng.percent(70) {
                 // Most of all in the first windows, which move over themselves.
-                life.end = rng.pick(&[End::PowerCut, End::PowerCut, End::Kill]);
-                life.end_after_reshape = Some(match rng.percent(70) {
-                    true => rng.below(250),
-                    false => rng.below(1500),
-                });
+                life.cut_off_in_move(70, 1500, &mut rng);
                 life.end_at = Moment {
                     asks: life.asks,
                     events: 2000,
@@ -304,5 +281,15 @@ impl Plan {
                 }
             }
         }
+    }
+}
+
+impl Life {
+    /// The power or a kill cuts it off when data has begun to move: soon in so many of a hundred,
+    /// else within so many events.
+    fn cut_off_in_move(&mut self, soon_percent: u64, late: u64, rng: &mut Prng) {
+        self.end = rng.pick(&[End::PowerCut, End::PowerCut, End::Kill]);
+        let soon = rng.percent(soon_percent);
+        self.end_after_reshape = Some(rng.below(if soon { 250 } else { late }));
     }
 }

@@ -21,6 +21,18 @@ pub struct Ask {
     pub fua: bool,
 }
 
+impl Ask {
+    /// One without FUA.
+    pub fn new(kind: AskKind, first: u64, count: u64) -> Ask {
+        Ask {
+            kind,
+            first,
+            count,
+            fua: false,
+        }
+    }
+}
+
 /// Kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskKind {
@@ -174,12 +186,7 @@ impl Swarm {
         ];
         let kind = KINDS[rng.weighted(&self.kinds)];
         if kind == AskKind::Flush {
-            return Ask {
-                kind,
-                first: 0,
-                count: 0,
-                fua: false,
-            };
+            return Ask::new(kind, 0, 0);
         }
         let fua =
             matches!(kind, AskKind::Write | AskKind::WriteZeroes) && rng.percent(self.fua_percent);

@@ -128,10 +128,8 @@ impl Scenario {
     }
     /// Asks to read every stripe at once, and does not wait.
     pub fn begin_to_read(&mut self) -> &mut Self {
-        let stripe = self.world.geometry().stripe_bytes() / self.world.geometry().block;
-        let all = self.world.blocks();
-        for first in (0..all).step_by(stripe as usize) {
-            self.begin(AskKind::Read, first, stripe.min(all - first));
+        for (first, count) in self.stripes() {
+            self.begin(AskKind::Read, first, count);
         }
         self
     }
@@ -141,10 +139,8 @@ impl Scenario {
     }
     /// Asks to write every stripe at once, and does not wait.
     pub fn begin_to_overwrite(&mut self) -> &mut Self {
-        let stripe = self.world.geometry().stripe_bytes() / self.world.geometry().block;
-        let all = self.world.blocks();
-        for first in (0..all).step_by(stripe as usize) {
-            self.begin(AskKind::Write, first, stripe.min(all - first));
+        for (first, count) in self.stripes() {
+            self.begin(AskKind::Write, first, count);
         }
         self
     }
@@ -154,12 +150,7 @@ impl Scenario {
     }
     /// Asks for blocks, and does not wait for the answer.
     pub fn begin(&mut self, kind: AskKind, first: u64, count: u64) -> &mut Self {
-        let asked = self.world.submit(Ask {
-            kind,
-            first,
-            count,
-            fua: false,
-        });
+        let asked = self.world.submit(Ask::new(kind, first, count));
         self.must(asked);
         self
     }
@@ -382,22 +373,12 @@ impl Scenario {
     }
     /// Writes blocks of the array and waits for the answer.
     pub fn write_at(&mut self, first: u64, count: u64) -> &mut Self {
-        let ask = Ask {
-            kind: AskKind::Write,
-            first,
-            count,
-            fua: false,
-        };
-        let submitted = self.world.submit(ask);
-        self.must(submitted);
-        self.wait("it is written", |world| world.all_answered())
+        self.ask(AskKind::Write, first, count)
     }
     /// Writes every block, a stripe at a time.
     pub fn fill(&mut self) -> &mut Self {
-        let (all, block) = (self.world.blocks(), self.world.geometry().block);
-        let stripe = self.world.geometry().stripe_bytes() / block;
-        for first in (0..all).step_by(stripe as usize) {
-            self.write_at(first, stripe.min(all - first));
+        for (first, count) in self.stripes() {
+            self.write_at(first, count);
         }
         self
     }
@@ -451,14 +432,7 @@ impl Scenario {
     }
     /// Makes one request and waits for its answer.
     pub fn ask(&mut self, kind: AskKind, first: u64, count: u64) -> &mut Self {
-        let ask = Ask {
-            kind,
-            first,
-            count,
-            fua: false,
-        };
-        let submitted = self.world.submit(ask);
-        self.must(submitted);
+        self.begin(kind, first, count);
         self.wait("the request is answered", |world| world.all_answered())
     }
     /// Writes every block in order, `count` at a time, with `depth` requests under way.
@@ -471,14 +445,14 @@ impl Scenario {
     }
     /// Writes every block.
     pub fn write_all(&mut self) -> &mut Self {
-        let (total, piece) = (self.world.blocks(), self.stripe_blocks());
-        for first in (0..total).step_by(piece as usize) {
-            self.ask(AskKind::Write, first, piece.min(total - first));
-        }
-        self.ask(AskKind::Flush, 0, 0)
+        self.fill().ask(AskKind::Flush, 0, 0)
     }
-    fn stripe_blocks(&self) -> u64 {
-        self.world.geometry().stripe_bytes() / self.world.geometry().block
+    /// Where each stripe begins, and its length, in blocks.
+    fn stripes(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let (all, geometry) = (self.world.blocks(), self.world.geometry());
+        let stripe = geometry.stripe_bytes() / geometry.block;
+        let firsts = (0..all).step_by(stripe as usize);
+        firsts.map(move |first| (first, stripe.min(all - first)))
     }
     /// Blocks that the array calls unreadable.
     pub fn unreadable(&mut self) -> Vec<u64> {

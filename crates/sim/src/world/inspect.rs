@@ -4,6 +4,7 @@
 //!
 //! Deliberately absent: judging what is seen.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use strake_engine::Shard;
@@ -50,6 +51,15 @@ impl Machines {
             None => Ok(()),
         }
     }
+}
+
+/// The newest of these superblocks.
+pub(crate) fn newest<T: Borrow<Superblock>>(present: &[(usize, T)]) -> Option<&T> {
+    let tables = present.iter().map(|(_, sb)| sb);
+    tables.max_by_key(|sb| {
+        let sb: &Superblock = (*sb).borrow();
+        (sb.epoch, sb.generation)
+    })
 }
 
 /// Is the member in sync or being rebuilt, by this table?
@@ -237,8 +247,7 @@ impl World {
     /// away.
     pub(crate) fn unwitnessed(&self) -> Vec<usize> {
         let present = self.present();
-        let newest = present.iter().map(|(_, sb)| sb);
-        let Some(newest) = newest.max_by_key(|sb| (sb.epoch, sb.generation)) else {
+        let Some(newest) = newest(&present) else {
             return Vec::new();
         };
         let contradicts = |own: &Superblock| {
@@ -433,8 +442,7 @@ impl World {
             }
             let more = self.step()?;
             if !more && !until(self) {
-                let state = self.state_text();
-                return self.failure(format!("nothing more happens, waiting for {what}; {state}"));
+                return self.stuck(&format!("nothing more happens, waiting for {what}"));
             }
             if !more {
                 return Ok(());
@@ -442,10 +450,15 @@ impl World {
             let late = self.clock.now() > limit || round > 3_000_000;
             // The event looked for may be followed by one that is far away.
             if late && !until(self) {
-                let state = self.state_text();
-                return self.failure(format!("does not come to rest: {what}; {state}"));
+                return self.stuck(&format!("does not come to rest: {what}"));
             }
         }
+    }
+
+    /// The world has failed, and this is how things stand.
+    pub(crate) fn stuck<T>(&mut self, how: &str) -> SimResult<T> {
+        let state = self.state_text();
+        self.failure(format!("{how}; {state}"))
     }
 
     /// The state of things, in words.

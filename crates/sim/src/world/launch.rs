@@ -28,6 +28,7 @@ use crate::drive::Ssd;
 use crate::oracle::Version;
 use crate::plan::{Device, Plan, grain_at};
 use crate::prng::{Prng, Purpose};
+use crate::world::inspect;
 use crate::world::{Drive, Machines, SimResult, World};
 
 /// A new array.
@@ -515,9 +516,7 @@ impl World {
     /// parities than at first may have room for fewer.
     fn shards_to_start(&self) -> u16 {
         let wanted = self.plan.shards_of(self.starts);
-        let present = self.present().into_iter().map(|(_, sb)| sb);
-        let newest = present.max_by_key(|sb| (sb.epoch, sb.generation));
-        newest.map_or(wanted, |sb| shards_for(&sb, wanted))
+        inspect::newest(&self.present()).map_or(wanted, |sb| shards_for(sb, wanted))
     }
 
     /// What missing members held may be undecided in more places than the list has room for: a
@@ -647,11 +646,7 @@ fn forget_newest(lists: &mut [Option<UnreadableList>; 2]) {
 
 /// Shows members that missed a change as if they had seen it: all tables say that they are in sync.
 fn believe_stale(present: &mut [(usize, Superblock)]) {
-    let newest = present
-        .iter()
-        .map(|(_, sb)| sb)
-        .max_by_key(|sb| (sb.epoch, sb.generation));
-    let Some(newest) = newest.cloned() else {
+    let Some(newest) = inspect::newest(present).cloned() else {
         return;
     };
     let mut table = newest.slots.clone();

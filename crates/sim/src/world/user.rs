@@ -126,6 +126,10 @@ impl World {
     pub fn is_content(&self) -> bool {
         self.user.asks_left == 0 && self.all_answered()
     }
+    /// Goes on until then.
+    pub(crate) fn until_content(&mut self) -> SimResult {
+        self.wait("requests are answered", |world| world.is_content())
+    }
     /// No request is under way.
     pub fn all_answered(&self) -> bool {
         self.user.asks.is_empty()
@@ -178,11 +182,7 @@ impl World {
         let changes = ask.kind.changes();
         let busy = !self.user.swarm.overlapping && self.oracle.busy(ask.first, ask.count);
         if changes && (busy || self.touches_corrupt(&ask)) {
-            ask = Ask {
-                kind: AskKind::Read,
-                fua: false,
-                ..ask
-            };
+            ask = Ask::new(AskKind::Read, ask.first, ask.count);
         }
         if ask.kind == AskKind::Read {
             ask.count = ask.count.min(self.longest_read());
@@ -421,14 +421,9 @@ impl World {
     /// While some shard may not know yet that a member is lost, what was written is asked for next.
     fn read_back(&mut self, ask: Ask) {
         if self.plan.slow_shard.is_some() && !self.expected.leaving.is_empty() {
-            let (kind, fua) = (AskKind::Read, false);
             let count = ask.count.min(self.longest_read()).max(1);
-            self.user.held.get_or_insert(Ask {
-                kind,
-                fua,
-                count,
-                ..ask
-            });
+            let read = Ask::new(AskKind::Read, ask.first, count);
+            self.user.held.get_or_insert(read);
         }
     }
 

@@ -52,12 +52,7 @@ impl Load {
         while self.under_way.len() < self.depth {
             // A stride that meets every block in the end.
             self.next = (self.next + 7919) % array.world.blocks().min(self.among);
-            let ask = Ask {
-                kind: AskKind::Read,
-                first: self.next,
-                count: 1,
-                fua: false,
-            };
+            let ask = Ask::new(AskKind::Read, self.next, 1);
             assert!(array.world.submit(ask).is_ok(), "a request is taken");
             let id = array.world.asked_last().expect("just asked");
             self.under_way.push((id, now));

@@ -278,12 +278,11 @@ impl World {
         let known = self.decay.spots.iter().any(|spot| spot.stripe == stripe);
         if beside && known {
             // What is written next lies beside it.
-            self.user.held.get_or_insert(Ask {
-                kind: AskKind::Write,
-                first: self.block_of(stripe, other, at),
-                count: 1,
-                fua: false,
-            });
+            self.user.held.get_or_insert(Ask::new(
+                AskKind::Write,
+                self.block_of(stripe, other, at),
+                1,
+            ));
         }
         Ok(())
     }
@@ -674,23 +673,13 @@ impl World {
         let spots = std::mem::take(&mut self.decay.spots);
         let stripe = self.geometry.stripe_bytes() / self.geometry.block;
         for spot in &spots {
-            let ask = Ask {
-                kind: AskKind::Write,
-                first: self.block_of(spot.stripe, 0, 0),
-                count: stripe,
-                fua: false,
-            };
+            let ask = Ask::new(AskKind::Write, self.block_of(spot.stripe, 0, 0), stripe);
             self.note(format!("{} is written anew", spot.stripe));
             self.submit(ask)?;
         }
         self.decay.spots = spots;
         self.wait("it is written", |world| world.all_answered())?;
-        self.submit(Ask {
-            kind: AskKind::Flush,
-            first: 0,
-            count: 0,
-            fua: false,
-        })?;
+        self.submit(Ask::new(AskKind::Flush, 0, 0))?;
         self.wait("it is durable", |world| world.all_answered())?;
         // What is written as a whole has nothing of what was there.
         let spots = std::mem::take(&mut self.decay.spots);

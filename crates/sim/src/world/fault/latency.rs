@@ -12,11 +12,10 @@
 //! (`Action::Stall`).
 
 use strake_engine::units::Time;
-
 use strake_format::RegionState;
 
 use crate::drive::overlay::{FaultKind, FaultSet};
-
+use crate::plan::workload::AskKind;
 use crate::world::{Happening, SimResult, World};
 
 /// So many of the stripes that were being written at a crash are looked at.
@@ -71,7 +70,7 @@ impl World {
             // Stripes of two shapes do not end where the array does.
             let first = stripe * blocks;
             if first < all {
-                self.read_piece(first, count.min(all - first))?;
+                self.ask_for(AskKind::Read, first, count.min(all - first))?;
             }
         }
         Ok(())

@@ -31,7 +31,7 @@ use strake_format::{
 
 use crate::report::tally::{Area, Damage};
 use crate::world::fault::misdirected::Armed;
-use crate::world::inspect::{Look, calls_live};
+use crate::world::inspect::{self, Look, calls_live};
 use crate::world::{SimResult, World};
 
 /// Bytes of a block of metadata.
@@ -278,8 +278,7 @@ impl World {
             // lost all else. One of which a copy was lost, and the other torn by a crash, looks
             // like an older image.
             let present = self.present();
-            let newest = present.iter().map(|(_, sb)| sb);
-            let newest = newest.max_by_key(|sb| (sb.epoch, sb.generation));
+            let newest = inspect::newest(&present);
             members.retain(|&drive| {
                 let own = self.table_of(drive);
                 own.is_some_and(|own| {

@@ -251,11 +251,7 @@ impl World {
             .partition(|bad| of(bad.stripe) == region);
         self.silent.corrupt = corrupt;
         self.void_decay(region);
-        let ended: Vec<CorruptStrip> = ended;
-        for bad in ended {
-            self.drives[bad.drive].ssd.put_right(bad.offset, &bad.truth);
-            self.silent.ended.push((self.oracle.moment(), bad));
-        }
+        self.put_right(ended);
         self.silent.emptied.insert(region);
     }
 
@@ -267,10 +263,15 @@ impl World {
         let there = |bad: &CorruptStrip| bad.column < geometry.columns(bad.stripe).width;
         self.silent.corrupt.retain(there);
         if geometry.m == 0 {
-            for bad in std::mem::take(&mut self.silent.corrupt) {
-                self.drives[bad.drive].ssd.put_right(bad.offset, &bad.truth);
-                self.silent.ended.push((self.oracle.moment(), bad));
-            }
+            let ended = std::mem::take(&mut self.silent.corrupt);
+            self.put_right(ended);
+        }
+    }
+
+    fn put_right(&mut self, ended: Vec<CorruptStrip>) {
+        for bad in ended {
+            self.drives[bad.drive].ssd.put_right(bad.offset, &bad.truth);
+            self.silent.ended.push((self.oracle.moment(), bad));
         }
     }
 

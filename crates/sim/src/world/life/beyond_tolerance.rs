@@ -26,8 +26,9 @@ use strake_format::{MemberUuid, SelectError, SlotState, Superblock};
 
 use crate::drive::overlay::FaultSet;
 use crate::plan::disaster::Disaster;
-use crate::plan::workload::{Ask, AskKind};
+use crate::plan::workload::AskKind;
 use crate::plan::{End, Life, Moment};
+use crate::world::inspect;
 use crate::world::life::LifeOutcome;
 use crate::world::user::PendingRequest;
 use crate::world::{SimResult, World};
@@ -265,10 +266,7 @@ impl World {
             return Ok(());
         }
         if !self.has_failed() {
-            let text = self.state_text();
-            return self.failure(format!(
-                "too many members are gone, and nothing says so; {text}"
-            ));
+            return self.stuck("too many members are gone, and nothing says so");
         }
         self.stats.beyond_failures += 1;
         self.expected.demand = Demand::Nothing;
@@ -299,21 +297,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    pub(crate) fn ask_for(&mut self, kind: AskKind, first: u64, count: u64) -> SimResult {
-        let ask = Ask {
-            kind,
-            first,
-            count,
-            fua: false,
-        };
-        while !self.may_ask(&ask) {
-            if !self.step()? {
-                self.check_alive()?;
-            }
-        }
-        self.submit(ask)
     }
 
     /// Nothing is asked of any device any more, whatever the user asks for.
@@ -482,13 +465,11 @@ impl World {
         for (drive, gone) in self.drives.iter_mut().zip(gone) {
             drive.ssd.faults.gone = gone;
         }
-        let newest = present.iter().map(|(_, sb)| sb);
-        let Some(newest) = newest.max_by_key(|sb| (sb.epoch, sb.generation)) else {
+        let Some(newest) = inspect::newest(&present) else {
             return Vec::new();
         };
         let out = |sb: &strake_format::Superblock| {
-            !crate::world::inspect::calls_live(newest, sb.member)
-                && !newest.spares.contains(&sb.member)
+            !inspect::calls_live(newest, sb.member) && !newest.spares.contains(&sb.member)
         };
         present
             .iter()

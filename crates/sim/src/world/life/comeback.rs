@@ -190,9 +190,7 @@ impl World {
         // Stopped in the middle of whatever it has to do first, or when that is done.
         if self.chance.faults.percent(60) {
             self.work()?;
-            self.wait("requests are answered", |world| {
-                world.user.asks_left == 0 && world.all_answered()
-            })?;
+            self.until_content()?;
             self.settle()?;
             self.read_everything()?;
         }
@@ -292,9 +290,7 @@ impl World {
             let events = self.chance.faults.below(100);
             self.steps(events)?;
         }
-        self.wait("requests are answered", |world| {
-            world.user.asks_left == 0 && world.all_answered()
-        })?;
+        self.until_content()?;
         if self.chance.faults.percent(50) {
             self.read_everything()?;
         }
@@ -317,9 +313,7 @@ impl World {
             self.fall(true)?;
             self.doubt_torn_blocks();
         } else {
-            self.wait("requests are answered", |world| {
-                world.user.asks_left == 0 && world.all_answered()
-            })?;
+            self.until_content()?;
             self.stop()?;
         }
         let (drives, _) = self.condition_on_media();
@@ -358,9 +352,7 @@ impl World {
         if self.chance.faults.percent(50) {
             self.crash(true)?;
         } else {
-            self.wait("requests are answered", |world| {
-                world.user.asks_left == 0 && world.all_answered()
-            })?;
+            self.until_content()?;
             self.stop()?;
         }
         let (drives, _) = self.condition_on_media();
@@ -443,9 +435,7 @@ impl World {
     /// Two parts of the array, each of which can run alone, are started apart. Together they are
     /// refused; the one that is kept has its own past.
     pub(crate) fn part(&mut self, without: FaultSet) -> SimResult<LifeOutcome> {
-        self.wait("requests are answered", |world| {
-            world.user.asks_left == 0 && world.all_answered()
-        })?;
+        self.until_content()?;
         self.settle()?;
         let (width, k) = (self.geometry.width, self.geometry.k);
         let looks = self.looks();
@@ -511,9 +501,7 @@ impl World {
         self.wait("the part starts", |world| world.serves())?;
         self.ask_for(AskKind::Write, 0, 1)?;
         self.work()?;
-        self.wait("requests are answered", |world| {
-            world.user.asks_left == 0 && world.all_answered()
-        })?;
+        self.until_content()?;
         self.stop().map(drop)
     }
 

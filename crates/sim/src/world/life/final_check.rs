@@ -77,8 +77,7 @@ impl World {
             }
             self.wait("jobs come to an end", World::at_rest)?;
         }
-        let state = self.state_text();
-        self.failure(format!("an idle array does not fall asleep; {state}"))
+        self.stuck("an idle array does not fall asleep")
     }
 
     /// Every slot gets a member in sync.
@@ -105,8 +104,7 @@ impl World {
                 return self.failure(text);
             }
         }
-        let state = self.state_text();
-        self.failure(format!("the array is not made whole; {state}"))
+        self.stuck("the array is not made whole")
     }
 
     fn check_optimal(&mut self) -> SimResult {
@@ -114,9 +112,8 @@ impl World {
         if state == ArrayState::Optimal {
             return Ok(());
         }
-        let text = self.state_text();
-        self.failure(format!(
-            "every member is in sync and the array is {state:?}; {text}"
+        self.stuck(&format!(
+            "every member is in sync and the array is {state:?}"
         ))
     }
 
@@ -138,26 +135,22 @@ impl World {
         let mut first = 0;
         while first < total {
             let count = piece.min(total - first);
-            self.read_piece(first, count)?;
+            self.ask_for(AskKind::Read, first, count)?;
             first += count;
         }
         self.wait("everything is read", |world| world.all_answered())?;
         // An error is that of some blocks: each of the others must answer for itself.
         for ask in std::mem::take(&mut self.user.refused_reads) {
             for block in ask.first..ask.first + ask.count {
-                self.read_piece(block, 1)?;
+                self.ask_for(AskKind::Read, block, 1)?;
             }
         }
         self.wait("every block is read", |world| world.all_answered())
     }
 
-    pub(crate) fn read_piece(&mut self, first: u64, count: u64) -> SimResult {
-        let ask = Ask {
-            kind: AskKind::Read,
-            first,
-            count,
-            fua: false,
-        };
+    /// Makes a request as soon as the user may.
+    pub(crate) fn ask_for(&mut self, kind: AskKind, first: u64, count: u64) -> SimResult {
+        let ask = Ask::new(kind, first, count);
         while !self.may_ask(&ask) {
             if !self.step()? {
                 self.check_alive()?;

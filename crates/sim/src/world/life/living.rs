@@ -86,8 +86,7 @@ impl World {
                 if self.is_content() {
                     break;
                 }
-                let state = self.state_text();
-                return self.failure(format!("nothing more happens; {state}"));
+                return self.stuck("nothing more happens");
             }
             self.check_alive()?;
             self.check_progress(&mut now)?;
@@ -190,8 +189,7 @@ impl World {
             now.open = (open, self.stats.events);
         }
         if self.stats.events - now.open.1 > 300_000 {
-            let state = self.state_text();
-            return self.failure(format!("requests do not come to an end; {state}"));
+            return self.stuck("requests do not come to an end");
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ use crate::plan::{Action, Life, draw_spare_delay_ms, draw_target_us};
 use crate::prng::Prng;
 use crate::world::fault::silent::WriteFault;
 use crate::world::fault::tolerance::{Condition, Situation};
-use crate::world::inspect::{Look, calls_live};
+use crate::world::inspect::{self, Look, calls_live};
 use crate::world::{SimResult, World};
 
 /// How the last life ended.
@@ -162,8 +162,7 @@ impl World {
         self.drives[index].ssd.faults.gone = true;
         let Some(own) = own else { return true };
         let present = self.present();
-        let newest = present.iter().map(|(_, sb)| sb);
-        let Some(newest) = newest.max_by_key(|sb| (sb.epoch, sb.generation)) else {
+        let Some(newest) = inspect::newest(&present) else {
             return false;
         };
         let mut current = present
@@ -178,10 +177,7 @@ impl World {
         // superblock says what it did, and is no member.
         let mut present = self.present();
         present.retain(|(index, _)| !self.pasts.is_older(*index));
-        let newest = present
-            .iter()
-            .map(|(_, sb)| sb)
-            .max_by_key(|sb| (sb.epoch, sb.generation));
+        let newest = inspect::newest(&present);
         let mut slots = vec![None; self.geometry.slots()];
         let mut situation = Situation::default();
         for (slot, serving) in slots.iter_mut().enumerate() {
@@ -262,8 +258,7 @@ impl World {
 
     pub(crate) fn check_alive(&mut self) -> SimResult {
         if self.clock.is_empty() && !(self.all_answered() && self.admin.commands.is_empty()) {
-            let state = self.state_text();
-            return self.failure(format!("nothing more happens; {state}"));
+            return self.stuck("nothing more happens");
         }
         Ok(())
     }

@@ -176,12 +176,7 @@ impl World {
                 hi: place + geometry.block,
             };
             let first = geometry.blocks(&part).start;
-            let ask = Ask {
-                kind: AskKind::Write,
-                first,
-                count: 1,
-                fua: false,
-            };
+            let ask = Ask::new(AskKind::Write, first, 1);
             if first < self.oracle.blocks() {
                 self.user.held.get_or_insert(ask);
             }

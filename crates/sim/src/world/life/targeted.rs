@@ -63,7 +63,7 @@ impl World {
 
     /// The user has asked all that it wanted to, and every member is in sync, durably.
     fn is_whole_again(&mut self) -> bool {
-        let over = self.user.asks_left == 0 && self.all_answered() && self.machines().started;
+        let over = self.is_content() && self.serves();
         over && self.situation().slots.iter().all(|slot| slot.intact)
     }
 

@@ -45,13 +45,7 @@ impl World {
 
     /// Asks for a change, unless the usual user would not.
     fn change(&mut self, kind: AskKind, first: u64, count: u64) -> SimResult {
-        let fua = false;
-        let ask = Ask {
-            kind,
-            first,
-            count,
-            fua,
-        };
+        let ask = Ask::new(kind, first, count);
         let busy = !self.user.swarm.overlapping && self.oracle.busy(first, count);
         match busy || self.touches_corrupt(&ask) {
             true => Ok(()),

@@ -385,12 +385,7 @@ impl World {
         let copy = self.vols().copies.len() as u64;
         let count = COPY_BYTES / self.geometry.block;
         self.vols().waits = Some(RequestId(self.user.next_request));
-        self.submit(Ask {
-            kind: AskKind::Read,
-            first: copy * count,
-            count,
-            fua: false,
-        })
+        self.submit(Ask::new(AskKind::Read, copy * count, count))
     }
 
     /// What a copy of the table says, once its blocks were read.
@@ -514,11 +509,8 @@ impl World {
 
     fn carry_out(&mut self, task: Task) -> SimResult {
         let block = self.geometry.block;
-        let over = |kind, range: &Range<u64>| Ask {
-            kind,
-            first: range.start / block,
-            count: (range.end - range.start) / block,
-            fua: false,
+        let over = |kind, range: &Range<u64>| {
+            Ask::new(kind, range.start / block, (range.end - range.start) / block)
         };
         let ask = match &task {
             Task::Zero(range) => over(AskKind::WriteZeroes, range),

@@ -131,12 +131,7 @@ impl World {
         let mut at = first;
         let part = |range: Range<u64>| {
             let count = (range.end - range.start) / block;
-            let ask = Ask {
-                kind,
-                first: range.start / block,
-                count,
-                fua: false,
-            };
+            let ask = Ask::new(kind, range.start / block, count);
             at += count;
             Part {
                 first: at - count,
@@ -183,12 +178,7 @@ impl World {
         let moments = models.map(|(uuid, model)| (*uuid, model.oracle.flush()));
         let moments = moments.collect();
         let moment = self.oracle.flush();
-        let ask = Ask {
-            kind: AskKind::Flush,
-            first: 0,
-            count: 0,
-            fua: false,
-        };
+        let ask = Ask::new(AskKind::Flush, 0, 0);
         let through = Through {
             volume: VolumeUuid([0; 16]),
             parts: Vec::new(),
