@@ -369,7 +369,7 @@ fn long_away(array: &mut Scenario, rng: &mut Prng) {
     ssd.poke(own.layout.data_offset, &alone);
     array.add().rest();
     array.replace(0).rest();
-    let epoch = |array: &mut Scenario| array.world.array().status().superblock.epoch.0;
+    let epoch = |array: &mut Scenario| array.status().superblock.epoch.0;
     while epoch(array) <= own.epoch.0 + own.editions.len() as u64 {
         let flaps = array.drive(1);
         out(array, 1);
@@ -720,7 +720,7 @@ fn joins_under_writes(array: &mut Scenario, rng: &mut Prng) {
 
 /// All of what is to take the slot was built.
 fn built(array: &mut Scenario, slot: u8) -> bool {
-    let status = array.world.array().status();
+    let status = array.status();
     let mut jobs = status.jobs.iter();
     jobs.any(|job| job.slot == Some(Slot(slot)) && job.done_bytes >= job.total_bytes)
 }
@@ -895,7 +895,7 @@ fn accepted(array: &mut Scenario, rng: &mut Prng) {
     let lost = rng.index(m);
     let slot = |parity: usize| geometry.slot(StripeNo(stripe), k + parity).0;
     array.lose(slot(lost)).add().made_whole();
-    let undecided = |array: &mut Scenario| array.world.array().status().undecided.len();
+    let undecided = |array: &mut Scenario| array.status().undecided.len();
     assert!(undecided(array) > 0, "what was built has a wrong source");
     if rng.percent(30) {
         // What did not agree leaves, too.
@@ -938,7 +938,7 @@ fn accepted(array: &mut Scenario, rng: &mut Prng) {
             .command(Command::StartScrub(ScrubMode::Check))
             .expect("it scrubs");
         array.rest();
-        let last = array.world.array().status().superblock.last_scrub;
+        let last = array.status().superblock.last_scrub;
         let found = last.expect("it has ended").found.inconsistent;
         assert!(
             found == 0,

@@ -14,7 +14,7 @@
 
 use strake_engine::create::Init;
 use strake_engine::event::{
-    ArrayState, Command, CommandError, DataShape, Fewer, MemberRef, ScrubMode,
+    ArrayState, Command, CommandError, DataShape, Fewer, MemberRef, ScrubMode, Status,
 };
 use strake_engine::meters::HedgeCounts;
 use strake_engine::units::{CommandId, Slot, StripeNo};
@@ -241,6 +241,14 @@ impl Scenario {
         self.must(vanished);
         self
     }
+    /// Devices of as many slots vanish as the level survives, the first ones but for this.
+    pub fn lose_others(&mut self, spared: Option<u8>) -> &mut Self {
+        let slots = (0..=u8::MAX).filter(|slot| Some(*slot) != spared);
+        for slot in slots.take(self.world.geometry().m) {
+            self.lose(slot);
+        }
+        self
+    }
     /// All fails that the device in this slot is asked for, and a moment later it vanishes.
     pub fn vanish_soon(&mut self, slot: u8) -> usize {
         let drive = self.drive(slot);
@@ -319,7 +327,7 @@ impl Scenario {
     pub fn hedges(&mut self) -> HedgeCounts {
         self.sleep();
         let mut all = HedgeCounts::default();
-        for member in self.world.array().status().members {
+        for member in self.status().members {
             all.add(&member.latency.hedges);
         }
         all
@@ -457,7 +465,7 @@ impl Scenario {
     /// Blocks that the array calls unreadable.
     pub fn unreadable(&mut self) -> Vec<u64> {
         let block = self.world.geometry().block;
-        let ranges = self.world.array().status().unreadable;
+        let ranges = self.status().unreadable;
         let blocks = ranges
             .into_iter()
             .flat_map(|r| r.start / block..r.end / block);
@@ -562,9 +570,13 @@ impl Scenario {
         self.must(read);
         self
     }
+    /// What the array says of itself.
+    pub fn status(&mut self) -> Status {
+        self.world.array().status()
+    }
     /// The array's state.
     pub fn state(&mut self) -> ArrayState {
-        self.world.array().status().state
+        self.status().state
     }
     /// Goes on with rebuilds, waits for them, and demands that every member is in sync.
     pub fn made_whole(&mut self) -> &mut Self {

@@ -28,7 +28,7 @@ fn lower(array: &mut Scenario) -> Move {
 }
 
 fn spares(array: &mut Scenario) -> usize {
-    let sb = array.world.array().status().superblock;
+    let sb = array.status().superblock;
     sb.spares.len()
 }
 
@@ -191,7 +191,7 @@ fn a_cut_while_the_slot_goes_does_not_forget_it_whoever_is_missing_then() {
             }
             steps::cut(&mut array, events as usize / 3);
             array.start();
-            let sb = array.world.array().status().superblock;
+            let sb = array.status().superblock;
             let empty = sb.slots.iter().any(|slot| slot.member.is_nil());
             let at = match (sb.moving.is_some(), empty) {
                 (true, false) => 0,
@@ -234,7 +234,7 @@ fn without_a_log_a_cut_while_the_slot_goes_needs_no_force() {
         let over = !moves(&mut array);
         array.power_cut();
         array.start();
-        let sb = array.world.array().status().superblock;
+        let sb = array.status().superblock;
         empty += u64::from(sb.moving.is_some() && sb.slots[4].member.is_nil());
         array.rest().verify();
         assert_eq!(level(&mut array), Level::Raid5, "{events}");

@@ -171,7 +171,7 @@ fn with_a_full_list(seed: u64) -> Scenario {
     raid5.add().made_whole();
     // What leaves the middle of a range makes two of it: there is room for that.
     let block = raid5.world.geometry().block;
-    let ranges = raid5.world.array().status().unreadable;
+    let ranges = raid5.status().unreadable;
     let wide = ranges.iter().filter(|r| r.end - r.start == 3 * block);
     let room = strake_format::unreadable::capacity(4096) - ranges.len();
     for range in wide.take(room) {
@@ -204,13 +204,13 @@ fn with_a_region_that_is_lost() -> Scenario {
 /// Writes the middle of ranges of three blocks, so that the list has no room for one more.
 fn fill_list(raid5: &mut Scenario) {
     let block = raid5.world.geometry().block;
-    let ranges = raid5.world.array().status().unreadable;
+    let ranges = raid5.status().unreadable;
     let wide = ranges.iter().filter(|r| r.end - r.start == 3 * block);
     let room = strake_format::unreadable::capacity(4096) - ranges.len();
     for range in wide.take(room) {
         raid5.write_at(range.start / block + 1, 1);
     }
-    let ranges = raid5.world.array().status().unreadable.len();
+    let ranges = raid5.status().unreadable.len();
     assert_eq!(ranges, strake_format::unreadable::capacity(4096));
 }
 
@@ -244,7 +244,7 @@ fn a_region_whose_blocks_cannot_leave_the_list_is_not_discarded() {
 fn a_write_whose_block_cannot_leave_the_list_changes_nothing() {
     let mut raid5 = with_a_full_list(3);
     let geometry = raid5.world.geometry().clone();
-    let ranges = raid5.world.array().status().unreadable;
+    let ranges = raid5.status().unreadable;
     let wide = |r: &&std::ops::Range<u64>| r.end - r.start == 3 * geometry.block;
     let middle = ranges.iter().find(wide).expect("there are more").start + geometry.block;
     let region = geometry.region(geometry.row(geometry.locate(middle).stripe).1);

@@ -10,7 +10,7 @@ use strake_sim::runner::{Run, run};
 use strake_sim::scenario::Scenario;
 
 fn is_carved(array: &mut Scenario) -> bool {
-    array.world.array().status().superblock.carved
+    array.status().superblock.carved
 }
 
 #[test]

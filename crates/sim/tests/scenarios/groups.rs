@@ -126,7 +126,7 @@ fn data_moves_to_other_groups_under_load_and_what_is_there_survives_as_much_as_t
         array.write(40).rest();
         assert!(!moves(&mut array), "{it:?}");
         assert_eq!(size(&mut array), under_way.to_be, "{it:?}");
-        let sb = array.world.array().status().superblock;
+        let sb = array.status().superblock;
         assert_eq!((sb.level, sb.group_size), (it.becomes, it.group_size));
         array.verify().fill().write(60).rest().begin_to_scrub();
         array.rest().verify();

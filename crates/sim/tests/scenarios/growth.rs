@@ -10,7 +10,7 @@ use crate::reshape::{LONGER, MORE, paged, raises};
 
 /// Sizes of devices as the runtime gives them.
 fn sizes(array: &mut Scenario) -> Vec<(DeviceId, u64)> {
-    let members = array.world.array().status().members;
+    let members = array.status().members;
     let devices: Vec<DeviceId> = members.iter().filter_map(|m| m.device).collect();
     let size = |device: DeviceId| {
         let drive = array.world.drive_of(device);
@@ -59,13 +59,11 @@ fn superblocks_follow_the_ends_of_devices_that_grow_whether_the_array_does_or_no
 
 /// The drives, except one, with a superblock of a later epoch.
 fn later(array: &Scenario, epoch: Epoch, but: Option<usize>) -> Vec<usize> {
-    let array_uuid = array.world.superblock().array;
-    let drives = array.world.drives().iter().enumerate();
-    let is_later = drives.filter(|(index, drive)| {
-        let own = drive.superblock(array_uuid);
-        own.is_some_and(|sb| sb.epoch > epoch) && Some(*index) != but
-    });
-    is_later.map(|(index, _)| index).collect()
+    let is_later = |&drive: &usize| {
+        let own = array.world.table_of(drive);
+        own.is_some_and(|sb| sb.epoch > epoch) && Some(drive) != but
+    };
+    (0..array.world.drives().len()).filter(is_later).collect()
 }
 
 #[test]
@@ -99,6 +97,18 @@ fn superblocks_leave_the_place_that_becomes_data_before_it_does() {
     }
 }
 
+/// The power goes as soon as there is a later superblock: which drive has it, if one alone does.
+fn cut_at_first(array: &mut Scenario, before: Epoch, but: Option<usize>) -> Option<usize> {
+    while later(array, before, but).is_empty() {
+        array.steps(1);
+    }
+    array.power_cut();
+    match later(array, before, but)[..] {
+        [drive] => Some(drive),
+        _ => None,
+    }
+}
+
 /// The first is of a parity that was being added, and its member was away while the others went on.
 #[test]
 fn two_tables_that_never_took_effect_may_be_of_two_shapes() {
@@ -106,22 +116,14 @@ fn two_tables_that_never_took_effect_may_be_of_two_shapes() {
     for seed in 0..60 {
         let mut array = raises("5", 4).seed(seed).no_caches().start();
         array.write(20).rest();
-        let before = array.world.array().status().superblock.epoch;
+        let before = array.status().superblock.epoch;
         array.begin_to_add_parity(1);
-        while later(&array, before, None).is_empty() {
-            array.steps(1);
-        }
-        array.power_cut();
-        let [away] = later(&array, before, None)[..] else {
+        let Some(away) = cut_at_first(&mut array, before, None) else {
             continue;
         };
         array.world.hide(away);
         array.begin_to_start();
-        while later(&array, before, Some(away)).is_empty() {
-            array.steps(1);
-        }
-        array.power_cut();
-        if later(&array, before, Some(away)).len() != 1 {
+        if cut_at_first(&mut array, before, Some(away)).is_none() {
             continue;
         }
         tried += 1;
@@ -143,13 +145,9 @@ fn a_page_that_only_one_member_looked_for_is_not_missed() {
         array.enlarge(MORE).start();
         array.rest();
         let pages = array.world.superblock().layout.map_pages;
-        let before = array.world.array().status().superblock.epoch;
+        let before = array.status().superblock.epoch;
         array.world.command(Command::Grow(Vec::new()));
-        while later(&array, before, None).is_empty() {
-            array.steps(1);
-        }
-        array.power_cut();
-        let [drive] = later(&array, before, None)[..] else {
+        let Some(drive) = cut_at_first(&mut array, before, None) else {
             continue;
         };
         let own = array.world.table_of(drive);
@@ -174,13 +172,9 @@ fn a_start_after_a_growth_that_is_cut_off_leaves_what_the_old_shape_has() {
         array.stop();
         array.enlarge(MORE).start();
         array.rest();
-        let before = array.world.array().status().superblock.epoch;
+        let before = array.status().superblock.epoch;
         array.world.command(Command::Grow(Vec::new()));
-        while later(&array, before, None).is_empty() {
-            array.steps(1);
-        }
-        array.power_cut();
-        let [drive] = later(&array, before, None)[..] else {
+        let Some(drive) = cut_at_first(&mut array, before, None) else {
             continue;
         };
         array.begin_to_start().steps(seed);

@@ -17,11 +17,11 @@ fn to_be_zeroed(level: &str, members: u8) -> Draft {
 }
 
 fn zeroing(array: &mut Scenario) -> bool {
-    array.world.array().status().superblock.zeroing
+    array.status().superblock.zeroing
 }
 
 fn unwritten(array: &mut Scenario) -> u64 {
-    array.world.array().status().unwritten_bytes
+    array.status().unwritten_bytes
 }
 
 /// Writes come meanwhile, all over it.
@@ -34,7 +34,7 @@ fn begin(array: &mut Scenario) {
 
 /// Bytes of each member that are zero, while it is at work.
 fn job(array: &mut Scenario) -> Option<JobStatus> {
-    let status = array.world.array().status();
+    let status = array.status();
     status
         .jobs
         .into_iter()
@@ -52,10 +52,7 @@ fn clean(array: &mut Scenario) -> usize {
 /// Without any members, as many as the level survives, it reads the same.
 fn sound(array: &mut Scenario) {
     array.made_whole().verify();
-    for slot in 0..array.world.geometry().m as u8 {
-        array.lose(slot);
-    }
-    array.write(5).rest().verify();
+    array.lose_others(None).write(5).rest().verify();
 }
 
 #[test]
@@ -125,13 +122,7 @@ fn a_member_that_leaves_at_any_step_and_comes_back_lacks_what_was_zeroed_meanwhi
             array.rest().verify();
             assert_eq!(unwritten(array), 0, "level {level}, blow {nth}");
             array.made_whole().verify();
-            for slot in (0..members)
-                .filter(|slot| *slot != 1)
-                .take(array.world.geometry().m)
-            {
-                array.lose(slot);
-            }
-            array.write(5).rest().verify();
+            array.lose_others(Some(1)).write(5).rest().verify();
         });
         assert!(met > 10 && lacked > 10, "level {level}: {met}, {lacked}");
     }

@@ -20,13 +20,7 @@ fn full(draft: Draft) -> Scenario {
 /// Whole again, and whole without as many others as the level survives.
 fn sound(array: &mut Scenario, spared: u8) {
     array.made_whole().verify();
-    let width = array.world.geometry().width as u8;
-    let others = (0..width).filter(|slot| *slot != spared);
-    let lost: Vec<u8> = others.take(array.world.geometry().m).collect();
-    for slot in lost {
-        array.lose(slot);
-    }
-    array.write(5).rest().verify();
+    array.lose_others(Some(spared)).write(5).rest().verify();
 }
 
 /// Gives empty slots a device, as long as there are any.
@@ -309,7 +303,7 @@ fn begin_to_repair(array: &mut Scenario) -> CommandId {
 }
 
 fn is_scrubbed(array: &mut Scenario, _: &CommandId) -> bool {
-    let sb = array.world.array().status().superblock;
+    let sb = array.status().superblock;
     sb.last_scrub.is_some() && array.world.at_rest()
 }
 

@@ -22,7 +22,7 @@ fn raised() -> Scenario {
 }
 
 fn spares(array: &mut Scenario) -> usize {
-    array.world.array().status().superblock.spares.len()
+    array.status().superblock.spares.len()
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn of_three_parities_two_go_at_once_and_come_back() {
     assert_eq!(level(&mut array), Level::Raid5);
     assert_eq!(spares(&mut array), 2);
     array.write(60).rest().verify();
-    let spares: Vec<_> = array.world.array().status().members;
+    let spares: Vec<_> = array.status().members;
     for spare in spares.iter().filter(|m| m.state == MemberState::Spare) {
         let device = spare.device.expect("it is there");
         array

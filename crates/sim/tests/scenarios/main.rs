@@ -131,12 +131,7 @@ fn a_member_found_at_the_start_gets_only_what_was_written_while_it_was_away() {
         assert!(array.serves(lost), "level {level}");
         array.made_whole().verify();
         assert_eq!(array.world.stats().partial_rebuilds, 1, "level {level}");
-        let rest = (0..members).filter(|slot| *slot != 1);
-        let tolerated = array.world.geometry().m;
-        rest.take(tolerated).for_each(|slot| {
-            array.lose(slot);
-        });
-        array.verify();
+        array.lose_others(Some(1)).verify();
     }
 }
 
@@ -164,7 +159,7 @@ fn a_partial_rebuild_covers_the_regions_written_and_no_more() {
     let block = raid5.world.blocks() - 1;
     raid5.write_at(block, 1).rest().steps(10_000);
     raid5.offer(lost).expect("it is kept");
-    let status = raid5.world.array().status();
+    let status = raid5.status();
     let region = raid5
         .world
         .geometry()
@@ -743,7 +738,7 @@ fn a_resync_touches_only_what_was_being_written_and_the_array_serves_meanwhile()
             .start();
         array.fill().rest().steps(20_000);
         array.write_at(0, 1).kill().start();
-        let jobs: Vec<(JobKind, u64)> = (array.world.array().status().jobs.iter())
+        let jobs: Vec<(JobKind, u64)> = (array.status().jobs.iter())
             .map(|job| (job.kind, job.total_bytes))
             .collect();
         let geometry = &array.world.geometry();

@@ -217,7 +217,7 @@ fn a_member_whose_errors_are_counted_anew_is_failed_by_as_many_new_ones() {
     let mut raid6 = Scenario::new("6", 5).threshold(3).start();
     raid6.write_all().rest();
     let status = |raid6: &mut Scenario| {
-        let members = raid6.world.array().status().members;
+        let members = raid6.status().members;
         let member = members.into_iter().find(|m| m.slot == Some(Slot(2)));
         member.expect("slot 2 is told of")
     };
@@ -268,7 +268,7 @@ fn a_member_is_failed_at_the_read_error_that_the_threshold_names() {
         let mut errors = 0;
         for row in 0.. {
             raid6.spoil_block(2, row, 0).verify();
-            let status = raid6.world.array().status();
+            let status = raid6.status();
             let member = status.members.iter().find(|m| m.slot == Some(Slot(2)));
             let member = member.expect("slot 2 is told of");
             assert!(member.read_errors <= errors + 1, "one for one sector");

@@ -111,13 +111,11 @@ fn a_power_cut_anywhere_in_a_move_loses_nothing_and_the_move_goes_on() {
 
 /// Frontiers that superblocks tell of, by drive.
 fn frontiers(array: &Scenario) -> Vec<(u64, usize)> {
-    let uuid = array.world.superblock().array;
-    let drives = array.world.drives().iter().enumerate();
-    let told = drives.filter_map(|(at, drive)| {
-        let moving = drive.superblock(uuid)?.moving?;
-        Some((moving.moved_rows, at))
-    });
-    told.collect()
+    let told = |drive| {
+        let moving = array.world.table_of(drive)?.moving?;
+        Some((moving.moved_rows, drive))
+    };
+    (0..array.world.drives().len()).filter_map(told).collect()
 }
 
 /// A copy was whole on one member alone, the next start is cut off, and that member is lost.
@@ -376,7 +374,7 @@ fn blocks_that_are_lost_stay_lost_and_nothing_else_does() {
     raid5.answer(id).expect("it can have more columns");
     raid5.rest().verify();
     assert!(!moves(&mut raid5));
-    let lost = raid5.world.array().status().unreadable;
+    let lost = raid5.status().unreadable;
     assert!(!lost.is_empty());
 }
 

@@ -46,7 +46,7 @@ fn old(left: u64) -> Scenario {
 }
 
 fn base(array: &mut Scenario) -> u64 {
-    array.world.array().status().superblock.log_base
+    array.status().superblock.log_base
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn an_array_whose_numbers_are_used_up_is_refused_by_name_and_goes_on_by_force_wi
     let ended = StartError::NumbersExhausted { base: u64::MAX };
     assert_eq!(array.refused(false), ended);
     array.start_by_force();
-    let superblock = array.world.array().status().superblock;
+    let superblock = array.status().superblock;
     assert_eq!(superblock.write_hole, WriteHole::Resync);
     let closed = Command::Set(Setting::WriteHole(WriteHole::Closed));
     let refused = array.command(closed);

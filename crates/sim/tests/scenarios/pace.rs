@@ -98,7 +98,7 @@ fn with(rebuild_priority: u8, latency_target_us: u32) -> Settings {
 
 /// Bytes that a job has done, and what holds it back.
 fn rebuild(array: &mut Scenario) -> (u64, HeldBack) {
-    let status = array.world.array().status();
+    let status = array.status();
     let job = status.jobs.iter().find(|job| job.kind == JobKind::Rebuild);
     job.map_or((u64::MAX, HeldBack::None), |job| {
         (job.done_bytes, job.held_back)
@@ -166,7 +166,7 @@ fn what_holds_a_rebuild_back_is_told() {
         .expect("a target");
     load.work(&mut array, 200);
     assert_eq!(rebuild(&mut array).1, HeldBack::Latency);
-    let seen = array.world.array().status().jobs[0].foreground_p99_ns;
+    let seen = array.status().jobs[0].foreground_p99_ns;
     assert!(seen.is_some_and(|ns| ns > 1000), "{seen:?}");
 }
 
@@ -223,14 +223,14 @@ fn a_scrub_and_a_resync_keep_to_priorities_of_their_own() {
         .command(Command::StartScrub(ScrubMode::Check))
         .expect("a scrub");
     load.work(&mut array, 200);
-    let status = array.world.array().status();
+    let status = array.status();
     assert_eq!(status.jobs[0].kind, JobKind::Scrub);
     assert_eq!(status.jobs[0].held_back, HeldBack::Priority);
     array
         .command(Command::Set(Setting::ScrubPriority(100)))
         .expect("a priority");
     load.work(&mut array, 200);
-    let status = array.world.array().status();
+    let status = array.status();
     assert!(
         status
             .jobs
@@ -287,7 +287,7 @@ fn to_be_zeroed(init_priority: u8, latency_target_us: u32) -> Scenario {
 
 /// Bytes of each member that are zero.
 fn zeroed(array: &mut Scenario) -> u64 {
-    let status = array.world.array().status();
+    let status = array.status();
     let job = status.jobs.iter().find(|job| job.kind == JobKind::Init);
     job.expect("it takes longer").done_bytes
 }

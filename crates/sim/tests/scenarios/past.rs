@@ -21,7 +21,7 @@ fn drafts() -> Vec<Draft> {
 
 /// What the array says of the member in a slot.
 fn member(array: &mut Scenario, slot: u8) -> MemberState {
-    let status = array.world.array().status();
+    let status = array.status();
     let of_slot = |m: &&MemberStatus| m.slot == Some(Slot(slot));
     status.members.iter().find(of_slot).expect("a slot").state
 }

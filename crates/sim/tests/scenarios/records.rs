@@ -2,7 +2,7 @@
 //! given up, strips that rot. The power goes, and a member with it.
 
 use strake_engine::event::{ArrayState, Command, JobKind, ScrubMode};
-use strake_engine::units::{RegionNo, Slot, StripeNo};
+use strake_engine::units::{RegionNo, StripeNo};
 use strake_format::RegionState;
 use strake_sim::scenario::{Draft, Scenario};
 use strake_sim::workload::AskKind;
@@ -191,11 +191,8 @@ fn an_acknowledged_block_is_not_given_up_because_another_of_its_write_was() {
             for column in one_too_many(&array) {
                 spoil(&mut array, column);
             }
-            let device = array.world.fresh().expect("there are devices left");
-            let replaced = Slot(slot(&array, geometry.k));
-            array
-                .command(Command::Replace(replaced, device))
-                .expect("it can be replaced");
+            let replaced = slot(&array, geometry.k);
+            array.replace(replaced);
             array.wait("other content lies there", move |world| {
                 let readable = |&drive: &usize| world.ssd(drive).faults.latent.is_empty();
                 drives.iter().all(readable)
@@ -223,11 +220,8 @@ fn a_lost_strip_is_not_computed_from_a_record_beside_which_a_replacement_gave_bl
             for column in one_too_many(&array) {
                 spoil(&mut array, column);
             }
-            let device = array.world.fresh().expect("there are devices left");
-            let replaced = Slot(slot(&array, parity));
-            array
-                .command(Command::Replace(replaced, device))
-                .expect("it can be replaced");
+            let replaced = slot(&array, parity);
+            array.replace(replaced);
             array.wait("it gives up or is over", |world| {
                 let status = world.array().status();
                 status.jobs.is_empty() || !status.unreadable.is_empty()
@@ -255,7 +249,7 @@ fn a_replay_leaves_parity_that_tells_of_a_rotten_block() {
             assert_eq!(region(&mut array), RegionState::Dirty);
             array.power_cut().start();
             scrub_repairs(&mut array);
-            let sb = array.world.array().status().superblock;
+            let sb = array.status().superblock;
             let found = sb.last_scrub.expect("one has ended").found.inconsistent;
             assert_eq!(found, 1, "level {level}, seed {seed}");
             if array.world.geometry().m > 1 {

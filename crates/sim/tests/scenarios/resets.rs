@@ -25,7 +25,7 @@ fn patient() -> Draft {
 
 /// What was counted of the member in this slot.
 fn retries(array: &mut Scenario, slot: usize) -> RetryCounts {
-    array.world.array().status().members[slot].retries
+    array.status().members[slot].retries
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn what_never_got_through_is_counted_in_the_slot_that_its_member_left() {
 }
 
 fn state(array: &mut Scenario, slot: usize) -> MemberState {
-    array.world.array().status().members[slot].state
+    array.status().members[slot].state
 }
 
 /// Nothing gets through to the member in this slot until it is out.
@@ -108,15 +108,8 @@ fn a_reset_that_ends_in_time_costs_no_member_and_no_byte() {
             assert!(array.world.stats().retries > 0, "level {level}");
             assert_eq!(array.world.stats().losses, 0, "level {level}");
             assert_eq!(array.state(), ArrayState::Optimal);
-            let tolerated = array.world.geometry().m;
             array.verify();
-            (0..members)
-                .filter(|slot| *slot != 1)
-                .take(tolerated)
-                .for_each(|slot| {
-                    array.lose(slot);
-                });
-            array.verify();
+            array.lose_others(Some(1)).verify();
         }
     }
 }
@@ -176,7 +169,7 @@ fn a_member_that_is_reset_for_too_long_is_waited_for_and_gets_what_was_written_m
     let late = stall(&mut raid6, 2);
     raid6.write(20).rest();
     assert_eq!(state(&mut raid6, 2), MemberState::Missing);
-    let spare = raid6.world.array().status().members[2].spare_in_ns;
+    let spare = raid6.status().members[2].spare_in_ns;
     assert!(spare.is_some_and(|ns| ns > 50_000_000_000), "{spare:?}");
     until_it_answers(&mut raid6, late);
     comes_back(&mut raid6, late);
@@ -247,14 +240,7 @@ fn a_device_that_may_have_lost_its_cache_goes_out_at_once_and_comes_back_by_regi
             array.rest().offer(lost).expect("it is kept");
             array.made_whole().verify();
             assert_eq!(array.world.stats().partial_rebuilds, 1, "level {level}");
-            let tolerated = array.world.geometry().m;
-            (0..members)
-                .filter(|slot| *slot != 1)
-                .take(tolerated)
-                .for_each(|slot| {
-                    array.lose(slot);
-                });
-            array.verify();
+            array.lose_others(Some(1)).verify();
         }
     }
 }

@@ -18,11 +18,11 @@ pub(super) fn paged(level: &str, members: u8) -> Draft {
 }
 
 fn size(array: &mut Scenario) -> u64 {
-    array.world.array().status().size_bytes
+    array.status().size_bytes
 }
 
 pub(super) fn level(array: &mut Scenario) -> Level {
-    array.world.array().status().superblock.level
+    array.status().superblock.level
 }
 
 #[test]

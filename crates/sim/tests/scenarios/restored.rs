@@ -141,7 +141,7 @@ fn what_was_zeroed_as_a_whole_stays_zero_and_what_was_lost_stays_lost() {
         array.fill().rest();
         let blocks = array.world.blocks();
         array.ask(AskKind::WriteZeroes, 0, blocks).rest().sleep();
-        let unwritten = |array: &mut Scenario| array.world.array().status().unwritten_bytes;
+        let unwritten = |array: &mut Scenario| array.status().unwritten_bytes;
         assert!(unwritten(&mut array) > 0, "{level}");
         array.write_at(0, 1).rest().sleep();
         let before = unwritten(&mut array);

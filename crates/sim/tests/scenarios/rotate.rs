@@ -104,7 +104,7 @@ fn on_the_way_to_groups_parities_rotate_unasked() {
         array.answer(id).expect("RAID 6 becomes RAID 60");
         array.begin_to_write(20, events).power_cut();
         array.start().write(40).rest().verify();
-        let sb = array.world.array().status().superblock;
+        let sb = array.status().superblock;
         assert_eq!((sb.level, sb.fixed_parities), (Level::Raid60, 0));
         for slot in [0, 2, 5, 7] {
             array.lose(slot).write(10);

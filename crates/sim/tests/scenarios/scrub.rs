@@ -29,12 +29,12 @@ fn half_way(array: &mut Scenario) -> u64 {
     array.wait("the scrub has done half", move |world| {
         done_bytes(world).is_none_or(|done| done > half)
     });
-    let sb = array.world.array().status().superblock;
+    let sb = array.status().superblock;
     sb.scrub.expect("it is under way").done_bytes
 }
 
 fn last(array: &mut Scenario) -> ScrubResult {
-    let sb = array.world.array().status().superblock;
+    let sb = array.status().superblock;
     sb.last_scrub.expect("one has ended")
 }
 
@@ -50,7 +50,7 @@ fn a_scrub_goes_on_after_a_kill_with_what_it_has_found() {
     let noted = half_way(&mut raid6);
     assert!(noted > 0);
     raid6.kill().begin_to_start();
-    let record = raid6.world.array().status().superblock.scrub;
+    let record = raid6.status().superblock.scrub;
     let record = record.expect("it is not over");
     assert!(record.done_bytes >= noted);
     assert_eq!(record.found.inconsistent, 1);
@@ -101,11 +101,11 @@ fn a_scrub_that_halts_pauses_at_each_finding_until_it_is_told_to_go_on() {
     let mut raid5 = with_two_lies("5", 4);
     begin(&mut raid5, ScrubMode::Halt);
     raid5.rest();
-    let jobs = raid5.world.array().status().jobs;
+    let jobs = raid5.status().jobs;
     assert!(jobs[0].paused && jobs[0].inconsistent == 1, "{jobs:?}");
     begin(&mut raid5, ScrubMode::Halt);
     raid5.rest();
-    let jobs = raid5.world.array().status().jobs;
+    let jobs = raid5.status().jobs;
     assert!(jobs[0].paused && jobs[0].inconsistent == 2, "{jobs:?}");
     begin(&mut raid5, ScrubMode::Halt);
     raid5.rest();

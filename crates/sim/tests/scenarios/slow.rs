@@ -9,7 +9,7 @@ use strake_sim::workload::{Ask, AskKind};
 
 /// What is told of the member in a slot.
 fn latency(array: &mut Scenario, slot: usize) -> LatencyStatus {
-    array.world.array().status().members[slot].latency
+    array.status().members[slot].latency
 }
 
 /// So many reads that every member has shown how quick it is.
@@ -123,7 +123,7 @@ fn without_hedged_reads_a_member_that_stands_still_is_waited_for() {
     assert_eq!(raid5.hedges().issued, 0);
     // It is remembered.
     raid5.stop().start().pause(0, 0);
-    let settings = raid5.world.array().status().superblock.settings;
+    let settings = raid5.status().superblock.settings;
     assert!(!settings.hedged_reads);
 }
 
@@ -223,7 +223,7 @@ fn an_error_that_comes_late_is_counted_and_the_sector_repaired() {
     let slowest_us = raid5.read_each_us();
     assert!(slowest_us < 4_000, "{slowest_us} us");
     raid5.sleep();
-    let member = raid5.world.array().status().members.remove(1);
+    let member = raid5.status().members.remove(1);
     let spoilt = member.read_errors;
     let drive = raid5.drive(1);
     let left = raid5.world.ssd(drive).faults.latent.len() as u64;

@@ -40,7 +40,7 @@ fn a_member_that_drops_for_a_moment_comes_back_by_what_was_written_and_the_spare
     let dropped = raid6.drive(2);
     raid6.lose(2).write(20).rest();
     assert_eq!(raid6.state(), ArrayState::Degraded);
-    let waits = raid6.world.array().status().members[2].spare_in_ns;
+    let waits = raid6.status().members[2].spare_in_ns;
     assert!(waits.is_some_and(|ns| ns <= 5_000_000_000), "{waits:?}");
     raid6.offer(dropped).expect("it is kept");
     raid6.rest().sleep().verify();
@@ -136,7 +136,7 @@ fn what_is_missing_at_the_start_is_waited_for_from_then_on() {
 
 /// The spare that waits, and the command by which it takes the place of a member that serves.
 fn relieve(array: &mut Scenario, slot: u8) -> Command {
-    let members = array.world.array().status().members;
+    let members = array.status().members;
     let spare = members.iter().find(|m| m.slot.is_none());
     let device = spare.and_then(|spare| spare.device);
     Command::ReplaceBySpare(Slot(slot), device.expect("a spare waits"))
@@ -173,7 +173,7 @@ fn a_spare_that_relieves_a_member_goes_on_after_a_cut_and_whichever_of_the_two_i
         let relief = relieve(&mut raid5, 1);
         raid5.world.command(relief);
         raid5.begin_to_write(20, 4 * seed);
-        let replacing = raid5.world.array().status().members.len() == 5 && spares(&mut raid5) == 0;
+        let replacing = raid5.status().members.len() == 5 && spares(&mut raid5) == 0;
         match seed % 3 {
             0 => drop(raid5.power_cut().start()),
             1 if raid5.serves(old) => drop(raid5.lose(1)),
@@ -202,7 +202,7 @@ fn only_a_spare_relieves_and_only_a_member_that_serves() {
     let Command::ReplaceBySpare(_, spare) = relief else {
         panic!("it is that command");
     };
-    let members = raid6.world.array().status().members;
+    let members = raid6.status().members;
     let member = members[0].device.expect("slot 0 has a device");
     let not_a_spare = Command::ReplaceBySpare(Slot(1), member);
     assert_eq!(raid6.command(not_a_spare), Err(CommandError::NoSuchMember));
@@ -217,7 +217,7 @@ fn only_a_spare_relieves_and_only_a_member_that_serves() {
 /// counted against it, or it is not in service any more.
 fn read_errors(array: &mut Scenario, slot: u8, wanted: u64) {
     let counted = |array: &mut Scenario| {
-        let members = array.world.array().status().members;
+        let members = array.status().members;
         let member = members.iter().find(|m| m.slot == Some(Slot(slot)));
         member.map_or(0, |member| member.read_errors)
     };
@@ -262,7 +262,7 @@ fn a_member_with_too_many_read_errors_serves_until_a_spare_is_filled() {
 #[test]
 fn a_member_with_too_many_read_errors_serves_until_a_spare_from_elsewhere_is_filled() {
     let wants = |array: &mut Scenario| {
-        let members = array.world.array().status().members;
+        let members = array.status().members;
         let wants = members.iter().filter(|m| m.wants_spare);
         wants.filter_map(|m| m.slot).collect::<Vec<Slot>>()
     };
@@ -389,7 +389,7 @@ fn a_rebuild_that_was_stopped_is_not_begun_by_a_spare_that_waited() {
     raid6.lose(2).write(10).rest().sleep();
     assert_eq!(raid6.state(), ArrayState::Degraded);
     assert_eq!(spares(&mut raid6), 1);
-    let waits = raid6.world.array().status().members[2].spare_in_ns;
+    let waits = raid6.status().members[2].spare_in_ns;
     assert_eq!(waits, None);
 }
 
@@ -418,7 +418,7 @@ fn a_delay_that_is_longer_than_a_week_is_refused() {
     );
     raid6.command(set(longest)).expect("a week is fine");
     raid6.write(10).rest().stop().start();
-    let settings = raid6.world.array().status().superblock.settings;
+    let settings = raid6.status().superblock.settings;
     assert_eq!(settings.spare_delay_ms, longest);
 }
 

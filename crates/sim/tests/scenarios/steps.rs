@@ -54,12 +54,12 @@ pub(crate) fn hide(array: &mut Scenario, slot: u8) {
 
 /// The size of the array.
 pub(crate) fn size(array: &mut Scenario) -> u64 {
-    array.world.array().status().size_bytes
+    array.status().size_bytes
 }
 
 /// Data is in two shapes.
 pub(crate) fn moves(array: &mut Scenario) -> bool {
-    let sb = array.world.array().status().superblock;
+    let sb = array.status().superblock;
     sb.moving.is_some()
 }
 

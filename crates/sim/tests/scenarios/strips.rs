@@ -14,7 +14,7 @@ fn striped(level: &str, members: u8) -> Draft {
 }
 
 fn superblock(array: &mut Scenario) -> strake_format::Superblock {
-    array.world.array().status().superblock
+    array.status().superblock
 }
 
 /// Asks for it, and waits until it has begun.
@@ -37,14 +37,14 @@ fn data_moves_to_larger_strips_and_to_smaller_ones() {
     ] {
         let mut array = striped(level, members).shards(2).start();
         array.fill().rest();
-        let size = array.world.array().status().size_bytes;
+        let size = array.status().size_bytes;
         for strip in [64 * KIB, 4 * KIB, 8 * KIB, 32 * KIB] {
             restrip(&mut array, strip, 0);
             array.write(40).rest().verify();
             let now = superblock(&mut array);
             assert_eq!(now.moving, None, "{level}: {strip}");
             assert_eq!(now.user_strip_bytes(), strip);
-            let status = array.world.array().status();
+            let status = array.status();
             assert_eq!(status.size_bytes, size, "{level}: nothing is lost or won");
             array
                 .fill()
@@ -68,10 +68,10 @@ fn strips_and_columns_become_others_at_once() {
     for (level, members, strip) in [("5", 4, 4), ("5", 3, 64), ("6", 6, 32), ("1", 3, 64)] {
         let mut array = striped(level, members).shards(3).start();
         array.fill().rest();
-        let before = array.world.array().status().size_bytes;
+        let before = array.status().size_bytes;
         restrip(&mut array, strip * KIB, 1);
         array.write(60).rest().verify();
-        let status = array.world.array().status();
+        let status = array.status();
         assert_eq!(status.superblock.moving, None);
         assert!(status.size_bytes > before, "{level}");
         assert_eq!(status.superblock.user_strip_bytes(), strip * KIB);

@@ -17,7 +17,7 @@ fn stripe(array: &Scenario) -> u64 {
 }
 
 fn unwritten(array: &mut Scenario) -> u64 {
-    array.world.array().status().unwritten_bytes
+    array.status().unwritten_bytes
 }
 
 /// Every block is written, and no region is open any more.

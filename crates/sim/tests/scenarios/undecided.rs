@@ -114,7 +114,7 @@ fn a_rebuild_does_not_believe_a_strip_that_the_others_call_wrong() {
             .command(Command::StartScrub(ScrubMode::Repair))
             .expect("it scrubs");
         array.rest().verify();
-        let last = array.world.array().status().superblock.last_scrub;
+        let last = array.status().superblock.last_scrub;
         let found = last.expect("it has ended").found;
         assert_eq!((found.inconsistent, found.located), (1, 1));
     }
@@ -234,7 +234,7 @@ fn superblocks_say_so_no_more_when_no_region_is_undecided() {
 #[test]
 fn agreement_is_no_proof_once_a_strip_was_built_from_the_others() {
     let witnessed = |array: &mut Scenario| {
-        let status = array.world.array().status();
+        let status = array.status();
         status.superblock.witnessed
     };
     for returns in [false, true] {
@@ -272,7 +272,7 @@ fn agreement_is_no_proof_once_a_strip_was_built_from_the_others() {
 }
 
 fn undecided_regions(array: &mut Scenario) -> usize {
-    array.world.array().status().undecided.len()
+    array.status().undecided.len()
 }
 
 /// What a scrub of everything finds: stripes that do not agree.
@@ -281,7 +281,7 @@ fn inconsistent(array: &mut Scenario) -> u64 {
         .command(Command::StartScrub(ScrubMode::Check))
         .expect("it scrubs");
     array.rest();
-    let last = array.world.array().status().superblock.last_scrub;
+    let last = array.status().superblock.last_scrub;
     last.expect("it has ended").found.inconsistent
 }
 
@@ -441,7 +441,7 @@ fn a_sector_that_cannot_be_read_is_rewritten_without_the_strip_that_is_wrong() {
             .command(Command::StartScrub(ScrubMode::Repair))
             .expect("it scrubs");
         array.rest().verify();
-        let last = array.world.array().status().superblock.last_scrub;
+        let last = array.status().superblock.last_scrub;
         let found = last.expect("it has ended").found;
         assert_eq!(
             (found.inconsistent, found.located),
@@ -471,7 +471,7 @@ fn data_moves_on_over_rows_that_were_undecided() {
         .expect("it can");
     array.rest();
     let moves = |array: &mut Scenario| {
-        let status = array.world.array().status();
+        let status = array.status();
         status.superblock.moving.is_some()
     };
     assert!(moves(&mut array), "rows that do not agree were moved");

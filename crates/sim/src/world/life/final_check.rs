@@ -11,7 +11,7 @@ use crate::drive::overlay::FaultSet;
 use crate::plan::workload::{Ask, AskKind};
 use crate::world::life::LifeOutcome;
 use crate::world::life::beyond_tolerance::quiet_life;
-use crate::world::redundancy;
+use crate::world::life::redundancy;
 use crate::world::{SimResult, World};
 
 impl World {
@@ -45,7 +45,7 @@ impl World {
         let states = self.region_states();
         let looks = self.looks();
         self.stop()?;
-        if let Err(text) = redundancy::redundancy(self, &states, &looks) {
+        if let Err(text) = redundancy::check(self, &states, &looks) {
             return self.failure(text);
         }
         self.read_degraded()

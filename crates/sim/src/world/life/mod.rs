@@ -11,6 +11,7 @@ pub mod comeback;
 mod ending;
 pub mod final_check;
 mod living;
+mod redundancy;
 mod restore;
 mod spoilt;
 mod targeted;

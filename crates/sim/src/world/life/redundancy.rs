@@ -17,7 +17,7 @@ use crate::world::{Drive, World};
 ///
 /// # Errors
 /// The first stripe with untrue redundancy, as text.
-pub fn redundancy(world: &World, states: &[RegionState], looks: &[Look]) -> Result<(), String> {
+pub(super) fn check(world: &World, states: &[RegionState], looks: &[Look]) -> Result<(), String> {
     let geometry = &world.geometry;
     if geometry.m == 0 {
         return Ok(());
