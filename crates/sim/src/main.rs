@@ -20,6 +20,23 @@ use strake_sim::report::{Outcome, Stats};
 use strake_sim::runner::{self, Run, Summary};
 use strake_sim::shrink;
 
+/// What is told of many seeds, with the names of counts.
+const SUMMARY: &str = "\
+    {asks} requests, {power_cuts} power cuts, {kills} kills, {stops} stops, {losses} members lost, \
+    {stale_returns} stale returns, {older_images} older images, {live_images} live ones, \
+    {hollowed} hollowed, {returns} kept, {partial_rebuilds} partial rebuilds, {rebuilds} rebuilds, \
+    {resyncs} resyncs, {inits} inits, {scrubs} scrubs, \
+    {latent_errors} latent errors ({repairs} repaired), \
+    {hedges} hedged reads ({hedges_won} won, {hedges_lost} lost, {hedges_refused} refused), \
+    {slow_members} slow members, {rot} rotten strips, \
+    {decays} rotten blocks among all else ({decays_ended} true again), \
+    {silently_lost} writes silently lost, {misdirected} misdirected, {cures} cures, \
+    {torn_writes} writes torn, {lost_writes} lost, {resets} resets ({retries} tried again), \
+    {ebbs} failed before they vanished, {tall} arrays with tall strips, \
+    {padded_batches} batches padded, {unequal_growths} grown unequally, \
+    {spoilt_recently} stripes spoilt when written ({given_up_recently} blocks given up), \
+    {accepted} undecided parts accepted";
+
 /// Simulates arrays under power cuts, losses and errors, and checks every block.
 #[derive(Parser)]
 #[command(name = "strake-sim")]
@@ -204,7 +221,7 @@ fn parse_faults(names: &str) -> Result<FaultSet, String> {
         .split(',')
         .filter(|name| !name.is_empty())
         .try_fold(FaultSet::NONE, |set, name| {
-            let kinds: Vec<&str> = FaultKind::ALL.into_iter().map(FaultKind::name).collect();
+            let kinds = FaultKind::ALL.map(|(_, name)| name);
             let kind = FaultKind::parse(name)
                 .ok_or_else(|| format!("no fault {name}; there are {}", kinds.join(", ")))?;
             Ok(set.with(kind))
@@ -236,123 +253,25 @@ fn report(summary: &Summary, seconds: f64, json: bool) {
         );
         return;
     }
-    let s = &report.stats;
     println!(
         "{} seeds, {} failures: {}; {:.1} seeds/s; trace {}",
         report.seeds,
         report.failures,
-        [
-            process(s),
-            members(s),
-            reads(s),
-            rot(s),
-            devices(s),
-            writes(s)
-        ]
-        .join(", "),
+        summary_text(&report.stats),
         report.seeds_per_second,
         report.trace_hash
     );
 }
 
-fn process(stats: &Stats) -> String {
-    let Stats {
-        asks,
-        power_cuts,
-        kills,
-        stops,
-        ..
-    } = stats;
-    format!("{asks} requests, {power_cuts} power cuts, {kills} kills, {stops} stops")
-}
-
-fn members(stats: &Stats) -> String {
-    let Stats {
-        losses,
-        stale_returns,
-        older_images,
-        live_images,
-        hollowed,
-        returns,
-        partial_rebuilds,
-        rebuilds,
-        resyncs,
-        inits,
-        scrubs,
-        ..
-    } = stats;
-    format!(
-        "{losses} members lost, {stale_returns} stale returns, {older_images} older images, \
-         {live_images} live ones, {hollowed} hollowed, {returns} kept, \
-         {partial_rebuilds} partial rebuilds, {rebuilds} rebuilds, {resyncs} resyncs, \
-         {inits} inits, {scrubs} scrubs"
-    )
-}
-
-fn reads(stats: &Stats) -> String {
-    let Stats {
-        latent_errors,
-        repairs,
-        hedges,
-        hedges_won,
-        hedges_lost,
-        hedges_refused,
-        slow_members,
-        ..
-    } = stats;
-    format!(
-        "{latent_errors} latent errors ({repairs} repaired), {hedges} hedged reads \
-         ({hedges_won} won, {hedges_lost} lost, {hedges_refused} refused), \
-         {slow_members} slow members"
-    )
-}
-
-fn rot(stats: &Stats) -> String {
-    let Stats {
-        rot,
-        decays,
-        decays_ended,
-        silently_lost,
-        misdirected,
-        cures,
-        ..
-    } = stats;
-    format!(
-        "{rot} rotten strips, {decays} rotten blocks among all else ({decays_ended} true again), \
-         {silently_lost} writes silently lost, {misdirected} misdirected, {cures} cures"
-    )
-}
-
-fn devices(stats: &Stats) -> String {
-    let Stats {
-        torn_writes,
-        lost_writes,
-        resets,
-        retries,
-        ebbs,
-        ..
-    } = stats;
-    format!(
-        "{torn_writes} writes torn, {lost_writes} lost, {resets} resets ({retries} tried again), \
-         {ebbs} failed before they vanished"
-    )
-}
-
-fn writes(stats: &Stats) -> String {
-    let Stats {
-        tall,
-        padded_batches,
-        unequal_growths,
-        spoilt_recently,
-        given_up_recently,
-        accepted,
-        ..
-    } = stats;
-    format!(
-        "{tall} arrays with tall strips, {padded_batches} batches padded, \
-         {unequal_growths} grown unequally, {spoilt_recently} stripes spoilt when written \
-         ({given_up_recently} blocks given up), {accepted} undecided parts accepted"
-    )
+/// [`SUMMARY`] with the counts in the places of their names.
+fn summary_text(stats: &Stats) -> String {
+    let counts = serde_json::to_value(stats).expect("a report is plain data");
+    let counts = counts.as_object().expect("counts have names");
+    let mut text = SUMMARY.to_owned();
+    for (name, count) in counts {
+        text = text.replace(&format!("{{{name}}}"), &count.to_string());
+    }
+    text
 }
 
 /// Tells a failure, of the smallest variation that still fails.
@@ -400,4 +319,18 @@ fn flags(run: &Run) -> String {
         flags += &format!(" --without {}", run.variation.without.names());
     }
     flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_names_counts_that_there_are() {
+        let text = summary_text(&Stats::default());
+        assert!(
+            text.starts_with("0 requests") && !text.contains('{'),
+            "{text}"
+        );
+    }
 }

@@ -82,33 +82,36 @@ pub enum Course {
 const ACCEPTED_ONE_IN: u64 = 300;
 const BAD_SECTOR_ONE_IN: u64 = 300;
 
-const COURSES: [Course; 17] = [
-    Course::FailedFlush,
-    Course::Listed,
-    Course::FullList,
-    Course::LongAway,
-    Course::CutWindow,
-    Course::WindowAgain,
-    Course::BaseUnderWay,
-    Course::LostBeforePlace,
-    Course::JoinsUnderWrites,
-    Course::FullRing,
-    Course::LostWhileAway,
-    Course::LostAsOneJoins,
-    Course::PublishedByOne,
-    Course::GivenUpBeside,
-    Course::MendedInQuiet,
-    Course::RotsBeside,
-    Course::LiveImage,
+/// All courses, with their names on the command line and their weights: some are dear, thousands of
+/// events, or many starts. Those without a weight are drawn apart.
+const COURSES: [(Course, &str, u32); 19] = [
+    (Course::FailedFlush, "failed-flush", 7),
+    (Course::Listed, "listed", 9),
+    (Course::FullList, "full-list", 1),
+    (Course::LongAway, "long-away", 2),
+    (Course::CutWindow, "cut-window", 6),
+    (Course::WindowAgain, "window-again", 6),
+    (Course::BaseUnderWay, "base-under-way", 5),
+    (Course::LostBeforePlace, "lost-before-place", 6),
+    (Course::JoinsUnderWrites, "joins-under-writes", 4),
+    (Course::FullRing, "full-ring", 6),
+    (Course::LostWhileAway, "lost-while-away", 2),
+    (Course::LostAsOneJoins, "lost-as-one-joins", 2),
+    (Course::PublishedByOne, "published-by-one", 4),
+    (Course::GivenUpBeside, "given-up-beside", 3),
+    (Course::MendedInQuiet, "mended-in-quiet", 2),
+    (Course::RotsBeside, "rots-beside", 2),
+    (Course::LiveImage, "live-image", 3),
+    (Course::Accepted, "accepted", 0),
+    (Course::BadSector, "bad-sector", 0),
 ];
-/// Some are dear: thousands of events, or many starts.
-const WEIGHTS: [u32; 17] = [7, 9, 1, 2, 6, 6, 5, 6, 4, 6, 2, 2, 4, 3, 2, 2, 3];
 
 impl Course {
     /// The course of a seed, if it is one.
     pub fn of(seed: u64) -> Option<Course> {
         let mut rng = Prng::new(seed, Purpose::Course);
-        let drawn = COURSES[rng.weighted(&WEIGHTS)];
+        let weights = COURSES.map(|(.., weight)| weight);
+        let (drawn, ..) = COURSES[rng.weighted(&weights)];
         let usual = rng.one_in(ONE_IN).then_some(drawn);
         // Drawn by itself, so that others stay the courses that they were.
         let mut own = Prng::new(seed ^ 24, Purpose::Focus);
@@ -119,37 +122,10 @@ impl Course {
         usual.or(apart).or(bad_sector.then_some(Course::BadSector))
     }
 
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Course::FailedFlush => "failed-flush",
-            Course::Listed => "listed",
-            Course::FullList => "full-list",
-            Course::LongAway => "long-away",
-            Course::CutWindow => "cut-window",
-            Course::WindowAgain => "window-again",
-            Course::BaseUnderWay => "base-under-way",
-            Course::LostBeforePlace => "lost-before-place",
-            Course::JoinsUnderWrites => "joins-under-writes",
-            Course::FullRing => "full-ring",
-            Course::LostWhileAway => "lost-while-away",
-            Course::LostAsOneJoins => "lost-as-one-joins",
-            Course::PublishedByOne => "published-by-one",
-            Course::GivenUpBeside => "given-up-beside",
-            Course::MendedInQuiet => "mended-in-quiet",
-            Course::RotsBeside => "rots-beside",
-            Course::LiveImage => "live-image",
-            Course::Accepted => "accepted",
-            Course::BadSector => "bad-sector",
-        }
-    }
-
     /// The course with this name.
     pub fn parse(name: &str) -> Option<Course> {
-        let mut all = COURSES
-            .into_iter()
-            .chain([Course::Accepted, Course::BadSector]);
-        all.find(|course| course.name() == name)
+        let found = COURSES.into_iter().find(|(_, known, _)| *known == name);
+        found.map(|(course, ..)| course)
     }
 
     /// Runs it.

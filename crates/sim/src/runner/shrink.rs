@@ -33,7 +33,7 @@ pub fn shrink(failing: &Run, first: Outcome) -> (Run, Outcome) {
             break;
         }
     }
-    for kind in FaultKind::ALL {
+    for (kind, _) in FaultKind::ALL {
         let without: FaultSet = best.variation.without.with(kind);
         let variation = Variation {
             without,
