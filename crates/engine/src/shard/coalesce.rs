@@ -241,24 +241,28 @@ impl Streams {
 impl Shard {
     /// Nothing else is at work, so nothing may wait.
     fn must_go(&self) -> bool {
-        (self.ops.is_empty() && self.ios.is_empty()) || self.closed().is_some()
+        (self.ops.is_empty() && self.ios.is_empty()) || self.map.closed().is_some()
     }
 
     /// How many bytes of a stream are worth waiting for in this stripe.
     pub(crate) fn worth_waiting_for(&self, stripe: StripeNo) -> u64 {
         // Without parity writes are not gathered (see `op::queue`), and copies are whole by
         // themselves.
-        let plain = self.geometry.m == 0 || self.geometry.mirrored();
+        let plain = self.map.geometry().m == 0 || self.map.geometry().mirrored();
         if plain || self.must_go() {
             return 0;
         }
         // What is a stream's only request does not wait for itself.
-        let mut expected = self.streams.expected(&self.geometry, self.count, stripe);
+        let mut expected = self
+            .streams
+            .expected(self.map.geometry(), self.map.count(), stripe);
         if !expected.any(|front| front.requests > 1) {
             return 0;
         }
-        let whole = self.run_bytes() * self.shape(stripe).k as u64;
-        let near = self.streams.near(&self.geometry, self.count, stripe);
+        let whole = self.run_bytes() * self.map.shape(stripe).k as u64;
+        let near = self
+            .streams
+            .near(self.map.geometry(), self.map.count(), stripe);
         whole.min(near / 2)
     }
 
@@ -267,7 +271,9 @@ impl Shard {
     pub(crate) fn let_go(&mut self) -> bool {
         let (mut at, mut any) = (0, false);
         while let Some(&Waiting { stripe, until }) = self.streams.waiting.get(at) {
-            let mut expected = self.streams.expected(&self.geometry, self.count, stripe);
+            let mut expected = self
+                .streams
+                .expected(self.map.geometry(), self.map.count(), stripe);
             if until > self.now && !self.must_go() && expected.next().is_some() {
                 at += 1;
                 continue;

@@ -78,6 +78,7 @@ impl Shard {
         self.check_log(&counted)?;
         self.check_steps()?;
         self.check_rest()?;
+        self.map.check()?;
         self.hedges.check(counted.direct)?;
         self.ops.check()
     }
@@ -90,7 +91,7 @@ impl Shard {
 
     /// The shape that it works by.
     pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+        self.map.geometry()
     }
 
     /// The array knows that nothing is under way here, and that nothing begins.
@@ -107,7 +108,7 @@ impl Shard {
             direct: 0,
             batches: Vec::new(),
         };
-        let region = |stripe| self.region(stripe).0 as usize;
+        let region = |stripe| self.map.region(stripe).0 as usize;
         for (_, io) in &self.ios {
             match &io.what {
                 IoFor::Read(read) => {
@@ -180,7 +181,7 @@ impl Shard {
                 "operation {key} on stripe {stripe} counts {} I/Os and has {pending} ({phase:?})",
                 op.pending
             );
-            let gate = &self.gates[self.region(op.stripe).0 as usize];
+            let gate = &self.gates[self.map.region(op.stripe).0 as usize];
             let parked = gate.parked().contains(&key);
             let gated = gate.waiting.contains(&key);
             let starves = |starved: &Starved| matches!(starved, Starved::Op(op) if *op == key);
@@ -194,10 +195,10 @@ impl Shard {
                 Phase::Reading { .. } | Phase::Logging(_) | Phase::Writing { .. } => pending > 0,
                 Phase::AwaitToken(_) => self.write_order.waiting().any(|other| other == key),
                 Phase::View { failed } | Phase::LogView(Logging { failed, .. }) => {
-                    let still = |&device| self.in_view(device);
-                    pending == 0 && !self.view.failed && failed.iter().any(still)
+                    let still = |&device| self.map.in_view(device);
+                    pending == 0 && !self.map.view().failed && failed.iter().any(still)
                 }
-                Phase::List(_) => pending == 0 && !self.view.failed,
+                Phase::List(_) => pending == 0 && !self.map.view().failed,
                 Phase::Retiring => self.logs.retiring().any(|other| other == key),
             };
             ensure!(
@@ -245,7 +246,7 @@ impl Shard {
         let counts = counted.users.iter().zip(&counted.writers);
         for (region, (gate, (&users, &writers))) in self.gates.iter().zip(counts).enumerate() {
             gate.check(region, users, writers)?;
-            let waits = self.closed().is_some() && !gate.waiting.is_empty();
+            let waits = self.map.closed().is_some() && !gate.waiting.is_empty();
             ensure!(
                 !waits,
                 "operations wait for region {region} of an array that is closed"
@@ -280,14 +281,16 @@ impl Shard {
             "reads are counted as {} pieces and have {parts}",
             self.read_pieces
         );
-        let fits =
-            |offset, len| self.read_pieces + self.piece_count(offset, len) <= self.read_pieces_max;
+        let fits = |offset, len| {
+            self.read_pieces + self.map.geometry().strips(offset, len) as usize
+                <= self.read_pieces_max
+        };
         let waits = self
             .held
             .front()
             .is_some_and(|read| fits(read.offset, read.len));
         ensure!(!waits, "a read waits for others, and there is room for it");
-        let left = |(_, device): &&(usize, _)| !self.in_view(*device);
+        let left = |(_, device): &&(usize, _)| !self.map.in_view(*device);
         ensure!(
             self.awaited.iter().find(left).is_none(),
             "a flush waits for a device to leave that has left"
@@ -299,7 +302,7 @@ impl Shard {
     fn check_log(&self, counted: &Counted) -> Result<(), String> {
         self.logs.check(&counted.batches)?;
         // What ends because the array has failed keeps its records.
-        if self.view.failed {
+        if self.map.view().failed {
             return Ok(());
         }
         let numbers: Vec<u64> = self.ops.iter().filter_map(|(_, op)| op.operation).collect();
@@ -334,33 +337,11 @@ impl Shard {
     }
 
     fn check_rest(&self) -> Result<(), String> {
-        ensure!(
-            self.whole == self.view.whole(),
-            "whole is {}, and the view says {}",
-            self.whole,
-            self.view.whole()
-        );
         let under_way = (self.requests.len(), self.ops.len(), self.ios.len());
         ensure!(
             !self.quiesce.is_held() || under_way == (0, 0, 0) && self.steps.is_empty(),
             "the shard holds, and (requests, operations, I/Os) are under way: {under_way:?}"
         );
-        for (device, stripes) in &self.rebuilt {
-            let incoming = self
-                .view
-                .slots
-                .iter()
-                .filter_map(|slot| slot.incoming.as_ref());
-            let comes = incoming
-                .clone()
-                .any(|incoming| incoming.target.device == *device);
-            ensure!(
-                comes,
-                "{} stripes count as rebuilt on device {}, which is not being rebuilt",
-                stripes.len(),
-                device.0
-            );
-        }
         let idle = self.out.is_empty() && self.ready.is_empty() && self.rows.is_empty();
         ensure!(idle, "the shard was not polled to its end");
         Ok(())
@@ -523,7 +504,7 @@ mod tests {
             let key = key_of(shard, |phase| matches!(phase, Phase::Reading { .. }));
             let stripe = shard.ops[key].stripe;
             let work = Work::zero(0, 0, 4096, false);
-            let k = shard.shape(stripe).k;
+            let k = shard.map.shape(stripe).k;
             let other = shard.ops.insert(stripe, k, work);
             let lock = shard.locks.get_mut(&stripe).expect("it is at work there");
             lock.hold(other, 0, 4096);
@@ -534,8 +515,7 @@ mod tests {
     #[test]
     fn a_strip_that_counts_as_rebuilt_on_a_member_that_left_is_named() {
         let text = broken(|shard| {
-            let stripes = std::collections::BTreeSet::from([StripeNo(3)]);
-            shard.rebuilt.push((DeviceId(8), stripes));
+            shard.map.count_as_rebuilt(StripeNo(3), DeviceId(8));
         });
         assert!(
             text.contains("rebuilt on device 8, which is not being rebuilt"),

@@ -379,7 +379,7 @@ impl Shard {
     /// for no more than as many members as may be lost: one that hangs holds up only what needs it.
     fn gathers(&self) -> bool {
         let busy = self.ops.len() > COMMIT_BUSY;
-        busy && self.logs.flights > self.geometry.m * self.geometry.groups as usize
+        busy && self.logs.flights > self.map.geometry().m * self.map.geometry().groups as usize
     }
 
     fn open_lane(&mut self, member: DeviceView, group: Range<usize>) {
@@ -397,7 +397,7 @@ impl Shard {
     /// that their logs hold.
     pub(crate) fn drop_lanes(&mut self) {
         self.logs.due = true;
-        let view = &self.view;
+        let view = self.map.view();
         let gone: Vec<DeviceId> = self
             .logs
             .lanes
@@ -421,7 +421,7 @@ impl Shard {
     /// A view came: if it begins new numbers, tells the array once all that began before is over;
     /// or at once that it is not above all numbers that were given out.
     pub(crate) fn begin_drain(&mut self) {
-        let (log_from, next) = (self.view.log_from, self.logs.next());
+        let (log_from, next) = (self.map.view().log_from, self.logs.next());
         if !self.logs.begin_at(log_from) {
             return;
         }
@@ -455,7 +455,7 @@ impl Shard {
 
     /// The members in sync of a group.
     fn in_sync(&self, group: &Range<usize>) -> List<DeviceView, 8> {
-        let slots = &self.view.slots[group.clone()];
+        let slots = &self.map.view().slots[group.clone()];
         slots.iter().filter_map(|slot| slot.current).collect()
     }
 
@@ -554,13 +554,13 @@ impl Shard {
     /// Where this shard's lane begins on every member.
     fn lane_offset(&self) -> u64 {
         let plan = self.logs.plan.expect("a log that is written has a place");
-        self.logs.log_offset + u64::from(self.index.0) * plan.lane_bytes
+        self.logs.log_offset + u64::from(self.map.index().0) * plan.lane_bytes
     }
 
     /// The head of the lane's next batch.
     fn batch_head(&mut self, device: DeviceId) -> BatchHead {
         let retired_before = self.logs.retired_before();
-        let (array, epoch, lane_no) = (self.logs.array, self.view.epoch, self.index.0);
+        let (array, epoch, lane_no) = (self.logs.array, self.map.view().epoch, self.map.index().0);
         let lane = self.lane(device);
         lane.sequence += 1;
         BatchHead {
@@ -602,7 +602,7 @@ impl Shard {
         }
         let members = self.in_sync(&group);
         let few = usize::from(canary::hit(Canary::PublishedByTooFew));
-        let spare = self.geometry.log_spare(&group, members.len());
+        let spare = self.map.geometry().log_spare(&group, members.len());
         let spare = spare.saturating_sub(few);
         // What lies there must not be what its own retirement rests on.
         let lane = self.lane(device);
@@ -622,7 +622,7 @@ impl Shard {
     pub(crate) fn published(&self, group: &Range<usize>) -> u64 {
         let members = self.in_sync(group);
         let few = usize::from(canary::hit(Canary::RetiredByTooFew));
-        let spare = self.geometry.log_spare(group, members.len());
+        let spare = self.map.geometry().log_spare(group, members.len());
         let spare = spare.saturating_sub(few);
         self.logs.agreed(&members, spare, |lane| lane.published)
     }

@@ -23,18 +23,17 @@ pub(crate) mod quiesce;
 pub(crate) mod read;
 pub(crate) mod region_gate;
 pub(crate) mod retire;
+pub(crate) mod stripe_map;
 pub(crate) mod zero_tracker;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use slab::Slab;
-use strake_parity::Code;
 
 use crate::canary::{self, Canary};
-use crate::geometry::block_set::BadBlocks;
-use crate::geometry::extent::{Piece, Pieces, pieces};
-use crate::geometry::{Geometry, Shape, StripPart};
+use crate::geometry::extent::{Piece, pieces};
+use crate::geometry::{Geometry, Shape};
 use crate::mem::buffer::{Buf, Pool, Slice};
 use crate::mem::list::{List, listed};
 use crate::proto::*;
@@ -51,33 +50,17 @@ use crate::shard::read::direct::DirectRead;
 use crate::shard::read::hedge::{Hedges, NEVER};
 use crate::shard::read::remote::{ReadLease, RemoteRead};
 use crate::shard::region_gate::Gate;
+use crate::shard::stripe_map::StripeMap;
 use crate::shard::zero_tracker::ZeroTracker;
 use crate::stats::device_latency::{Measured, Meters};
 use crate::stats::histogram::Histogram;
-use crate::stripe::codes::{code_of, old_code_of};
-use crate::stripe::decoder_cache::Decoders;
 use crate::units::*;
 
 /// The data machine of one thread.
 pub struct Shard {
-    index: ShardNo,
-    count: u16,
-    geometry: Arc<Geometry>,
-    code: Code,
-    /// That of the shape from which data moves.
-    old_code: Option<Code>,
-    decoders: Decoders,
-    /// Data moves, or has moved, or bands became rows, of several shards: what was split by the
-    /// geometry of another moment may come at any time.
-    moves: bool,
+    map: StripeMap,
     pool: Pool,
-    view: Arc<View>,
-    /// Every slot has a member in sync, and none is being rebuilt: the case of every request of an
-    /// array in order, for which nothing need be looked up.
-    whole: bool,
     gates: Vec<Gate>,
-    /// Blocks that answer an error.
-    unreadable: Arc<BadBlocks>,
     locks: Locks,
     /// Memory of locks that are over, for the next.
     old_locks: Vec<Lock>,
@@ -95,8 +78,6 @@ pub struct Shard {
     ios: Slab<InFlight>,
     steps: Vec<StepRun>,
     write_order: WriteOrder,
-    /// For each incoming device, stripes rebuilt above the view's `rebuilt` row.
-    rebuilt: Vec<(DeviceId, BTreeSet<StripeNo>)>,
     starved: VecDeque<Starved>,
     out: VecDeque<ShardOutput>,
     zero_tracker: ZeroTracker,
@@ -131,7 +112,7 @@ impl std::fmt::Debug for Shard {
         write!(
             f,
             "Shard {} ({} requests, {} operations)",
-            self.index.0,
+            self.map.index().0,
             self.requests.len(),
             self.ops.len()
         )
@@ -240,27 +221,17 @@ impl Shard {
     pub fn new(index: ShardNo, count: u16, setup: ShardSetup, pool: Pool) -> Shard {
         let logs = Logs::new(&setup, count);
         let meters = Meters::new(setup.hedging, setup.view.serving());
-        let geometry = setup.geometry;
-        let (code, old_code) = (code_of(&geometry), old_code_of(&geometry));
+        let ShardSetup { geometry, view, .. } = setup;
         let read_pieces_max = read_pieces_max(&geometry, &pool);
         Shard {
-            index,
-            count,
-            code,
-            old_code,
-            decoders: Decoders::default(),
-            moves: count > 1 && geometry.old_shape.is_some(),
             zeros: Buf::zeroed(geometry.strip as usize),
+            map: StripeMap::new((index, count), geometry, view, setup.lost),
             nowhere: Buf::nowhere(),
             logs,
             meters,
             hedges: Hedges::default(),
-            geometry,
             pool,
-            whole: setup.view.whole(),
-            view: setup.view,
             gates: setup.regions.into_iter().map(Gate::new).collect(),
-            unreadable: setup.lost,
             locks: Locks::default(),
             old_locks: Vec::new(),
             ready: VecDeque::new(),
@@ -273,7 +244,6 @@ impl Shard {
             ios: Slab::new(),
             steps: Vec::new(),
             write_order: WriteOrder::new(index),
-            rebuilt: Vec::new(),
             starved: VecDeque::new(),
             out: VecDeque::new(),
             foreground: 0,
@@ -301,11 +271,11 @@ impl Shard {
         if self.quiesce.defers() {
             return self.quiesce.defer(request);
         }
-        if self.moves && !self.owns(&request.op) && !canary::hit(Canary::NotSplitAnew) {
+        if self.map.is_split_otherwise(&request.op) && !canary::hit(Canary::NotSplitAnew) {
             return self.out.push_back(ShardOutput::Again(request));
         }
         self.foreground += 1;
-        if let Some(error) = self.closed() {
+        if let Some(error) = self.map.closed() {
             let write = matches!(request.op, Op::Write { .. });
             return match write && canary::hit(Canary::FailedAcknowledges) {
                 true => self.answer(request.id, Ok(Slices::new())),
@@ -322,51 +292,25 @@ impl Shard {
             late,
         };
         match request.op {
-            Op::Read { offset, len } if self.geometry.valid(offset, len) => {
+            Op::Read { offset, len } if self.map.geometry().valid(offset, len) => {
                 self.admit_read(read(offset, len, None));
             }
-            Op::ReadInPlace { offset, len, at } if self.geometry.valid(offset, len) => {
+            Op::ReadInPlace { offset, len, at } if self.map.geometry().valid(offset, len) => {
                 self.admit_read(read(offset, len, Some(at)));
             }
-            Op::Write { offset, data, fua } if self.geometry.valid(offset, data.len as u64) => {
+            Op::Write { offset, data, fua }
+                if self.map.geometry().valid(offset, data.len as u64) =>
+            {
                 self.write(id, offset, &data, fua);
             }
-            Op::Discard { offset, len } if self.geometry.valid(offset, len) => {
+            Op::Discard { offset, len } if self.map.geometry().valid(offset, len) => {
                 self.zero(id, offset, len, false, true);
             }
-            Op::WriteZeroes { offset, len, fua } if self.geometry.valid(offset, len) => {
+            Op::WriteZeroes { offset, len, fua } if self.map.geometry().valid(offset, len) => {
                 self.zero(id, offset, len, fua, false);
             }
             Op::Flush => self.flush(id),
             _ => self.answer(id, Err(RequestError::Invalid)),
-        }
-    }
-
-    /// All of it lies in stripes of this shard: what was split by the geometry of another moment
-    /// may not.
-    fn owns(&self, op: &Op) -> bool {
-        let (offset, len) = match op {
-            Op::Read { offset, len }
-            | Op::ReadInPlace { offset, len, .. }
-            | Op::Discard { offset, len }
-            | Op::WriteZeroes { offset, len, .. } => (*offset, *len),
-            Op::Write { offset, data, .. } => (*offset, data.len as u64),
-            Op::Flush => return true,
-        };
-        if !self.geometry.valid(offset, len) {
-            return true;
-        }
-        let stripe = self.geometry.locate(offset).stripe;
-        let whole = self.geometry.band_range(stripe);
-        self.geometry.shard(stripe, self.count) == self.index && offset + len <= whole.end
-    }
-
-    /// Why nothing is served any more, if so.
-    pub(crate) fn closed(&self) -> Option<RequestError> {
-        match (self.view.failed, self.view.stopping) {
-            (true, _) => Some(RequestError::Failed),
-            (_, true) => Some(RequestError::Stopping),
-            _ => None,
         }
     }
 
@@ -391,15 +335,10 @@ impl Shard {
         })
     }
 
-    /// Pieces that a read is made of.
-    fn piece_count(&self, offset: u64, len: u64) -> usize {
-        self.geometry.strips(offset, len) as usize
-    }
-
     /// Starts a read, or lets it wait behind others: reads that each hold some of their buffers and
     /// wait for the rest would wait for each other.
     fn admit_read(&mut self, read: UserRead) {
-        let count = self.piece_count(read.offset, read.len);
+        let count = self.map.geometry().strips(read.offset, read.len) as usize;
         if count > self.read_pieces_max {
             self.answer(read.id, Err(RequestError::Invalid));
         } else if self.held.is_empty() && self.read_pieces + count <= self.read_pieces_max {
@@ -423,13 +362,13 @@ impl Shard {
     pub(crate) fn admit_held(&mut self, done: usize) {
         self.read_pieces -= done;
         while let Some(&read) = self.held.front() {
-            let count = self.piece_count(read.offset, read.len);
+            let count = self.map.geometry().strips(read.offset, read.len) as usize;
             if self.read_pieces + count > self.read_pieces_max {
                 return;
             }
             self.held.pop_front();
             self.read_pieces += count;
-            match self.closed() {
+            match self.map.closed() {
                 Some(error) => {
                     self.answer(read.id, Err(error));
                     self.read_pieces -= count;
@@ -439,19 +378,10 @@ impl Shard {
         }
     }
 
-    pub(crate) fn pieces(&self, offset: u64, len: u64, unit: u64) -> Pieces {
-        let mut all = pieces(&self.geometry, offset, len, unit);
-        let first = all.next().expect("a request is longer than nothing");
-        let mut pieces = Pieces::of(first);
-        // Most requests are one piece.
-        if first.hi - first.lo < len {
-            pieces.extend(all);
-        }
-        pieces
-    }
-
     fn read(&mut self, read: UserRead) {
-        let pieces = self.pieces(read.offset, read.len, self.geometry.strip);
+        let pieces = self
+            .map
+            .pieces(read.offset, read.len, self.map.geometry().strip);
         let request = self.begin(read.id, pieces.len(), pieces.len());
         let active = &mut self.requests[request];
         (active.came, active.late) = (read.came, read.late);
@@ -485,20 +415,13 @@ impl Shard {
         Slice::new(self.zeros.clone(), 0, bytes as usize)
     }
 
-    pub(crate) fn place_lost(&self, piece: &Piece) -> bool {
-        self.touches_lost(&StripPart {
-            stripe: piece.stripe,
-            column: piece.column,
-            lo: piece.lo,
-            hi: piece.hi,
-        })
-    }
-
     fn write(&mut self, id: RequestId, offset: u64, data: &Slice, fua: bool) {
         let (unit, len) = (self.run_bytes(), data.len as u64);
-        let pieces = self.pieces(offset, len, unit);
+        let pieces = self.map.pieces(offset, len, unit);
         let request = self.begin(id, pieces.len(), 0);
-        let flow = self.streams.begin(&self.geometry, self.count, offset, len);
+        let flow = self
+            .streams
+            .begin(self.map.geometry(), self.map.count(), offset, len);
         let active = &mut self.requests[request];
         (active.came, active.kind) = (self.now, RequestKind::Write(flow));
         for piece in &pieces {
@@ -532,22 +455,22 @@ impl Shard {
         let request = self.begin(id, 1, 0);
         let mut at = offset;
         while at < offset + len {
-            let stripe = self.geometry.locate(at).stripe;
-            let whole = self.geometry.band_range(stripe);
+            let stripe = self.map.geometry().locate(at).stripe;
+            let whole = self.map.geometry().band_range(stripe);
             let end = whole.end.min(offset + len);
-            let Shape { k, band, .. } = self.shape(stripe);
-            let band_bytes = k as u64 * band * self.geometry.strip;
-            let unwritten = self.gates[self.region(stripe).0 as usize].unwritten();
+            let Shape { k, band, .. } = self.map.shape(stripe);
+            let band_bytes = k as u64 * band * self.map.geometry().strip;
+            let unwritten = self.gates[self.map.region(stripe).0 as usize].unwritten();
             if unwritten {
                 // It reads as zeros already. A write that waits to change that has not been
                 // answered: either order is right.
             } else if end - at == band_bytes {
-                for stripe in self.geometry.band_stripes(stripe) {
+                for stripe in self.map.geometry().band_stripes(stripe) {
                     self.zero_stripe(request, stripe, fua);
                 }
             } else if !advice {
                 let unit = self.run_bytes();
-                let edge: Vec<Piece> = pieces(&self.geometry, at, end - at, unit).collect();
+                let edge: Vec<Piece> = pieces(self.map.geometry(), at, end - at, unit).collect();
                 for piece in edge {
                     let len = (piece.hi - piece.lo) as usize;
                     let zeros = Slice::new(self.zeros.clone(), 0, len);
@@ -562,7 +485,7 @@ impl Shard {
 
     fn zero_stripe(&mut self, request: usize, stripe: StripeNo, fua: bool) {
         let unit = self.run_bytes();
-        for run in 0..self.geometry.strip / unit {
+        for run in 0..self.map.geometry().strip / unit {
             self.requests[request].remaining += 1;
             let (lo, hi) = (run * unit, (run + 1) * unit);
             self.enqueue(stripe, Work::zero(request, lo, hi, fua));
@@ -573,27 +496,17 @@ impl Shard {
     pub(crate) fn run_bytes(&self) -> u64 {
         self.logs
             .plan
-            .map_or(self.geometry.strip, |plan| plan.run_bytes)
+            .map_or(self.map.geometry().strip, |plan| plan.run_bytes)
     }
 
     fn flush(&mut self, id: RequestId) {
-        let devices: Vec<DeviceView> = self.flushable().collect();
+        let devices: Vec<DeviceView> = self.map.flushable().collect();
         let request = self.begin(id, devices.len() + 1, 0);
         for device in devices {
             let device = device.device;
             self.io(device, IoFor::Flush { request, device }, IoKind::Flush);
         }
         self.finish_part(request, None, Ok(()));
-    }
-
-    fn flushable(&self) -> impl Iterator<Item = DeviceView> {
-        let both = |s: &SlotView| [s.current, s.incoming.as_ref().map(|i| i.target)];
-        self.view
-            .slots
-            .iter()
-            .flat_map(both)
-            .flatten()
-            .filter(|d| d.volatile_cache)
     }
 
     /// A piece of a request is done; answers the request when it was the last.
@@ -703,10 +616,10 @@ impl Shard {
             IoFor::Flush { request, device } => {
                 if let Err(error) = result {
                     self.report(device, error, true, 0);
-                    if self.view.failed {
+                    if self.map.view().failed {
                         return self.finish_part(request, None, Err(RequestError::Failed));
                     }
-                    if self.in_view(device) && !canary::hit(Canary::FlushAnsweredEarly) {
+                    if self.map.in_view(device) && !canary::hit(Canary::FlushAnsweredEarly) {
                         self.requests[request].awaits += 1;
                         self.awaited.push((request, device));
                     }
@@ -727,7 +640,7 @@ impl Shard {
     }
 
     pub(crate) fn report(&mut self, device: DeviceId, error: IoError, write: bool, offset: u64) {
-        if self.in_view(device) {
+        if self.map.in_view(device) {
             self.say(FromShard::MemberError {
                 device,
                 error,
@@ -741,11 +654,6 @@ impl Shard {
         self.out.push_back(ShardOutput::Message(message));
     }
 
-    /// The device serves a slot in the present view.
-    pub(crate) fn in_view(&self, device: DeviceId) -> bool {
-        self.view.has(device)
-    }
-
     /// A message from the array.
     pub fn message(&mut self, now: Time, message: ToShard) {
         self.now = now;
@@ -754,7 +662,7 @@ impl Shard {
             ToShard::Region { region, access } => self.set_region(region, access),
             ToShard::CloseRegion { region, only_if } => self.close_region(region, only_if),
             ToShard::Synced { region } => self.region_synced(region),
-            ToShard::Unreadable(lost) => self.unreadable = lost,
+            ToShard::Unreadable(lost) => self.map.set_unreadable(lost),
             ToShard::Listed { op, full } => self.list_answered(op, full),
             ToShard::Step(step) => self.begin_step(step),
             ToShard::Quiesce => self.quiesce.begin(),
@@ -767,12 +675,11 @@ impl Shard {
 
     pub(crate) fn apply_view(&mut self, view: Arc<View>) {
         let version = view.version;
-        (self.whole, self.view) = (view.whole(), view);
-        self.meters.follow(self.view.serving());
-        self.forget_rebuilt();
+        self.map.set_view(view);
+        self.meters.follow(self.map.view().serving());
         // The last view is in force when nothing is under way any more: repairs of reads that were
         // answered, too. Then devices may be closed.
-        match self.view.stopping {
+        match self.map.view().stopping {
             true => self.stopping = Some(version),
             false => self.say(FromShard::ViewApplied { version }),
         }
@@ -781,26 +688,25 @@ impl Shard {
         let waiting: Vec<usize> = self
             .ops
             .iter()
-            .filter(|(_, op)| op.waits_for_view(self.view.failed))
+            .filter(|(_, op)| op.waits_for_view(self.map.view().failed))
             .map(|(key, _)| key)
             .collect();
         for op in waiting {
             self.view_changed(op);
         }
-        if let Some(error) = self.closed() {
+        if let Some(error) = self.map.closed() {
             self.end_gated(error);
             self.resume();
         }
-        let view = Arc::clone(&self.view);
-        let still = |device: &DeviceId| !view.failed && view.has(*device);
+        let failed = self.map.view().failed;
         for (request, device) in std::mem::take(&mut self.awaited) {
-            if still(&device) {
+            if !failed && self.map.in_view(device) {
                 self.awaited.push((request, device));
                 continue;
             }
             let active = &mut self.requests[request];
             active.awaits -= 1;
-            if view.failed {
+            if failed {
                 active.error.get_or_insert(RequestError::Failed);
             }
             if active.awaits == 0 && active.remaining == 0 {
@@ -851,9 +757,10 @@ impl Shard {
             Some(Starved::Read(read)) => {
                 let read = *read;
                 // The member may have left while the read waited, or the region been given back.
-                let region = self.region(read.stripe);
+                let region = self.map.region(read.stripe);
                 if self.gates[region.0 as usize].unwritten()
                     || self
+                        .map
                         .source(read.stripe, read.source)
                         .is_none_or(|d| d.device != read.device)
                 {
@@ -863,7 +770,7 @@ impl Shard {
                 }
                 let (len, keep) = (
                     (read.hi - read.lo) as usize,
-                    crate::provision::limits::widest(&self.geometry),
+                    crate::provision::limits::widest(self.map.geometry()),
                 );
                 let Some(buf) = self.pool.take_leaving(len, keep) else {
                     return false;
@@ -915,81 +822,5 @@ impl Shard {
         let io = IoId(self.ios.insert(flight) as u64);
         self.out
             .push_back(ShardOutput::Io(MemberIo { io, device, kind }));
-    }
-
-    pub(crate) fn region(&self, stripe: StripeNo) -> RegionNo {
-        self.geometry.region(self.geometry.row(stripe).1)
-    }
-
-    /// What a stripe is made of.
-    pub(crate) fn shape(&self, stripe: StripeNo) -> Shape {
-        self.geometry.columns(stripe)
-    }
-
-    pub(crate) fn width(&self, stripe: StripeNo) -> usize {
-        self.shape(stripe).width
-    }
-
-    pub(crate) fn code(&self, stripe: StripeNo) -> &Code {
-        let old = self.old_code.as_ref();
-        old.filter(|_| self.has_old_shape(stripe))
-            .unwrap_or(&self.code)
-    }
-
-    /// It is of the shape from which data moves, which has a code of its own.
-    pub(crate) fn has_old_shape(&self, stripe: StripeNo) -> bool {
-        self.old_code.is_some() && self.geometry.row(stripe).1.0 >= self.geometry.new_rows()
-    }
-
-    /// The arithmetic is another from now on.
-    pub(crate) fn take_geometry(&mut self, geometry: Arc<Geometry>) {
-        (self.code, self.old_code) = (code_of(&geometry), old_code_of(&geometry));
-        self.decoders.forget();
-        let others = geometry.old_shape.is_some() || geometry.band != self.geometry.band;
-        self.moves |= self.count > 1 && others;
-        self.geometry = geometry;
-        // What was written there since may lie elsewhere.
-        self.rebuilt.clear();
-        self.zero_tracker = ZeroTracker::default();
-    }
-
-    pub(crate) fn member_offset(&self, device: DeviceView, stripe: StripeNo) -> u64 {
-        device.data_offset + self.geometry.row_offset(self.geometry.row(stripe).1)
-    }
-
-    pub(crate) fn slot_view(&self, stripe: StripeNo, column: usize) -> &SlotView {
-        &self.view.slots[usize::from(self.geometry.slot(stripe, column).0)]
-    }
-
-    /// The incoming member of a column, and whether its strip of this stripe is valid.
-    pub(crate) fn incoming(&self, stripe: StripeNo, column: usize) -> Option<(DeviceView, bool)> {
-        if self.whole {
-            return None;
-        }
-        let incoming = self.slot_view(stripe, column).incoming.as_ref()?;
-        let row = self.geometry.row(stripe).1;
-        let target = incoming.target;
-        let rebuilt = incoming.holds(row, self.geometry.region(row))
-            || self
-                .rebuilt
-                .iter()
-                .any(|(d, set)| *d == target.device && set.contains(&stripe));
-        Some((target, rebuilt))
-    }
-
-    /// The member that a column can be read from.
-    pub(crate) fn source(&self, stripe: StripeNo, column: usize) -> Option<DeviceView> {
-        let valid = |(target, rebuilt): (DeviceView, bool)| rebuilt.then_some(target);
-        let current = self.slot_view(stripe, column).current;
-        current.or_else(|| self.incoming(stripe, column).and_then(valid))
-    }
-
-    /// The members that a column must be written to.
-    pub(crate) fn targets(&self, stripe: StripeNo, column: usize) -> [Option<DeviceView>; 2] {
-        let valid = |(target, rebuilt): (DeviceView, bool)| rebuilt.then_some(target);
-        [
-            self.slot_view(stripe, column).current,
-            self.incoming(stripe, column).and_then(valid),
-        ]
     }
 }

@@ -15,6 +15,7 @@ use crate::proto::*;
 use crate::shard::coalesce::Streams;
 use crate::shard::log_writer::Logs;
 use crate::shard::region_gate::Gate;
+use crate::shard::zero_tracker::ZeroTracker;
 use crate::shard::{Shard, read_pieces_max};
 
 /// Requests that wait while the array changes its shape.
@@ -90,17 +91,18 @@ impl Shard {
             self.ops.is_empty() && self.ios.is_empty(),
             "a quiesced shard has nothing under way"
         );
-        if !self.logs.restart(&setup, self.count) {
-            self.logs = Logs::new(&setup, self.count);
+        if !self.logs.restart(&setup, self.map.count()) {
+            self.logs = Logs::new(&setup, self.map.count());
         }
         self.read_pieces_max = read_pieces_max(&setup.geometry, &self.pool);
-        self.take_geometry(setup.geometry);
+        self.map.set_geometry(setup.geometry);
+        self.zero_tracker = ZeroTracker::default();
         self.gates = setup.regions.into_iter().map(Gate::new).collect();
-        self.unreadable = setup.lost;
+        self.map.set_unreadable(setup.lost);
         self.streams = Streams::default();
         self.apply_view(setup.view);
         // A base may begin with it: nothing that began before is under way.
-        let log_from = self.view.log_from;
+        let log_from = self.map.view().log_from;
         self.say(FromShard::Drained { log_from });
         self.resume();
     }

@@ -169,23 +169,23 @@ impl Shard {
     /// Whether a write that waits for its region may read meanwhile: one round of waiting less.
     pub(crate) fn starts_early(&self, op: &StripeOp) -> bool {
         let hasty = matches!(&op.kind, Kind::Write(write) if !write.patient);
-        let gate = &self.gates[self.region(op.stripe).0 as usize];
+        let gate = &self.gates[self.map.region(op.stripe).0 as usize];
         hasty && gate.opens_as_it_is() && self.starved.is_empty()
     }
 
     /// True if an operation that has read early may write now. Otherwise it waits, or begins again.
     pub(crate) fn passes_gate(&mut self, key: usize) -> bool {
-        if let Some(error) = self.closed() {
+        if let Some(error) = self.map.closed() {
             self.finish_op(key, Some(error));
             return false;
         }
-        let region = self.region(self.ops[key].stripe);
+        let region = self.map.region(self.ops[key].stripe);
         let gate = &mut self.gates[region.0 as usize];
         if gate.open() || canary::hit(Canary::WritesEarly) {
             gate.enter();
             // A member may be there that was not when it was planned, and takes this region for one
             // that nobody wrote meanwhile.
-            let seen = self.ops[key].phase.plan().view == self.view.version;
+            let seen = self.ops[key].phase.plan().view == self.map.view().version;
             let as_read = seen && gate.trusted();
             self.ops[key].counts = CountsAs::Writer;
             if !as_read {
@@ -215,7 +215,7 @@ impl Shard {
         if let Kind::Write(write) = &mut op.kind {
             write.patient = true;
         }
-        let region = self.region(self.ops[key].stripe);
+        let region = self.map.region(self.ops[key].stripe);
         self.leave_region(region, false);
         self.start_op(key);
     }
@@ -230,7 +230,7 @@ impl Shard {
         let Some(key) = found.map(|(key, _)| key) else {
             return false;
         };
-        let region = self.region(self.ops[key].stripe);
+        let region = self.map.region(self.ops[key].stripe);
         let gate = &mut self.gates[region.0 as usize];
         gate.waiting.retain(|waiting| *waiting != key);
         self.back_to_gate(key);

@@ -45,8 +45,8 @@ impl Shard {
     /// waits, and goes on by [`Shard::records_retired`].
     pub(crate) fn outlives_records(&mut self, key: usize) -> bool {
         let before = self.logs.next_number();
-        let slot = self.geometry.slot(self.ops[key].stripe, 0);
-        let group = self.geometry.log_group(slot);
+        let slot = self.map.geometry().slot(self.ops[key].stripe, 0);
+        let group = self.map.geometry().log_group(slot);
         if self.retired(&group, before) || canary::hit(Canary::RecordsOutlived) {
             return true;
         }
@@ -70,7 +70,7 @@ impl Shard {
     /// is logged, superblocks say durably that none counts.
     fn retired(&self, group: &Range<usize>, before: u64) -> bool {
         let never = canary::hit(Canary::NeverRetired);
-        !self.view.logging || (self.published(group) >= before && !never)
+        !self.map.view().logging || (self.published(group) >= before && !never)
     }
 
     /// Goes on with what waited; true if there was something.
@@ -78,7 +78,7 @@ impl Shard {
         let mut waiting = self.logs.take_retiring();
         let all = waiting.len();
         waiting.retain(|waits| {
-            if self.view.failed || self.retired(&waits.group, waits.before) {
+            if self.map.view().failed || self.retired(&waits.group, waits.before) {
                 self.records_retired(waits.op);
                 return false;
             }
@@ -93,7 +93,7 @@ impl Shard {
     }
 
     fn records_retired(&mut self, key: usize) {
-        if self.view.failed {
+        if self.map.view().failed {
             self.finish_op(key, Some(RequestError::Failed));
         } else if self.ops[key].salvages() {
             self.salvage_next(key);

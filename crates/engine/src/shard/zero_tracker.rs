@@ -127,9 +127,10 @@ impl Shard {
     pub(crate) fn is_emptied(&self, region: RegionNo) -> bool {
         self.zero_tracker.holds(region)
             || !self
-                .geometry
-                .owners(region, self.count)
-                .contains(&self.index)
+                .map
+                .geometry()
+                .owners(region, self.map.count())
+                .contains(&self.map.index())
     }
 
     /// An operation is about to be over: what it zeroed is remembered, what it wrote forgotten.
@@ -139,8 +140,8 @@ impl Shard {
         if self.zero_tracker.regions.is_empty() && (failed || !op.kind.only_zeros()) {
             return;
         }
-        let (stripe, region) = (op.stripe, self.region(op.stripe));
-        let strip = self.geometry.strip;
+        let (stripe, region) = (op.stripe, self.map.region(op.stripe));
+        let strip = self.map.geometry().strip;
         let mut zeroed: Vec<Range<u64>> = Vec::new();
         match &op.kind {
             Kind::Write(write) => {
@@ -151,7 +152,7 @@ impl Shard {
             }
             Kind::Zero(_) => {
                 let (lo, hi) = (op.lo, op.hi);
-                let k = self.shape(stripe).k as u64;
+                let k = self.map.shape(stripe).k as u64;
                 let whole = (lo, hi) == (0, strip);
                 match whole {
                     true => zeroed.push(0..k * strip),
@@ -170,10 +171,10 @@ impl Shard {
             }
             return;
         }
-        if self.geometry.old_shape.is_some() {
+        if self.map.geometry().old_shape.is_some() {
             return;
         }
-        let all = self.geometry.stripe_bytes();
+        let all = self.map.geometry().stripe_bytes();
         self.follow(region);
         let followed = self
             .zero_tracker
@@ -199,12 +200,12 @@ impl Shard {
         {
             self.zero_tracker.regions.remove(&longest);
         }
-        let rows = self.geometry.region_rows(region);
+        let rows = self.map.geometry().region_rows(region);
         let stripes = self
-            .geometry
+            .map
+            .geometry()
             .stripes_of_rows(Row(rows.start), Row(rows.end));
-        let (geometry, count) = (&self.geometry, self.count);
-        let ours = |stripe: &u64| geometry.shard(StripeNo(*stripe), count) == self.index;
+        let ours = |stripe: &u64| self.map.is_ours(StripeNo(*stripe));
         let followed = Followed {
             first: stripes.start,
             zero: vec![0; (stripes.end - stripes.start).div_ceil(64) as usize],

@@ -7,8 +7,6 @@
 
 pub(crate) mod write_order;
 
-use std::collections::BTreeSet;
-
 use crate::proto::*;
 use crate::shard::Shard;
 use crate::shard::op::StripeOp;
@@ -54,7 +52,7 @@ impl Shard {
         if self.steps.is_empty() && self.now.since(self.latencies_told) >= STALE_NS {
             self.take_latencies();
         }
-        let range = self.geometry.stripes_of_rows(step.first, step.end);
+        let range = self.map.geometry().stripes_of_rows(step.first, step.end);
         let (next, end) = (range.start, range.end);
         if step.kind == StepKind::Rebuild {
             self.write_order.begin(WriteToken {
@@ -107,11 +105,11 @@ impl Shard {
             let run = &mut self.steps[at];
             let stripe = StripeNo(run.next);
             run.next += 1;
-            let ours = self.geometry.shard(stripe, self.count) == self.index;
-            if !ours || !self.geometry.exists(stripe) {
+            let ours = self.map.is_ours(stripe);
+            if !ours || !self.map.geometry().exists(stripe) {
                 continue;
             }
-            let gate = &self.gates[self.region(stripe).0 as usize];
+            let gate = &self.gates[self.map.region(stripe).0 as usize];
             // Parity that waits for its resync (or for the discard of its region) is not wrong: a
             // scrub has nothing to say about it.
             let untrusted =
@@ -126,7 +124,7 @@ impl Shard {
             if run.step.kind == StepKind::Rebuild {
                 self.write_order.enter(run.step.step, stripe);
             }
-            let work = Work::step(run.step.step, run.step.kind, self.geometry.strip);
+            let work = Work::step(run.step.step, run.step.kind, self.map.geometry().strip);
             self.enqueue(stripe, work);
         }
     }
@@ -162,38 +160,5 @@ impl Shard {
         run.outcome.located += u64::from(step.found_inconsistent && clear);
         run.outcome.skipped += u64::from(step.skipped);
         self.feed_steps();
-    }
-
-    /// Notes that a stripe's strip on an incoming member is valid now. One that left meanwhile has
-    /// none.
-    pub(crate) fn mark_rebuilt(&mut self, stripe: StripeNo, device: DeviceId) {
-        let mut incoming = self.view.slots.iter().filter_map(|s| s.incoming.as_ref());
-        if !incoming.any(|incoming| incoming.target.device == device) {
-            return;
-        }
-        match self.rebuilt.iter_mut().find(|(d, _)| *d == device) {
-            Some((_, set)) => {
-                set.insert(stripe);
-            }
-            None => self.rebuilt.push((device, BTreeSet::from([stripe]))),
-        }
-    }
-
-    /// Drops marks that the view has made superfluous.
-    pub(crate) fn forget_rebuilt(&mut self) {
-        let per_row = self.geometry.per_row;
-        let view = &self.view;
-        self.rebuilt.retain_mut(|(device, set)| {
-            let incoming = view
-                .slots
-                .iter()
-                .filter_map(|slot| slot.incoming.as_ref())
-                .find(|incoming| incoming.target.device == *device);
-            let Some(incoming) = incoming else {
-                return false;
-            };
-            *set = set.split_off(&StripeNo(incoming.rebuilt.0 * per_row));
-            true
-        });
     }
 }

@@ -132,8 +132,8 @@ impl Shard {
             return goes_on;
         }
         let place = (token.step, token.next);
-        let owner = self.geometry.shard(token.next, self.count);
-        if owner != self.index {
+        let owner = self.map.geometry().shard(token.next, self.map.count());
+        if owner != self.map.index() {
             let token = self.write_order.here.take().expect("it is here");
             self.out.push_back(ShardOutput::WriteToken(owner, token));
             return true;
@@ -157,8 +157,8 @@ impl Shard {
             Starved::Read(_) => true,
             Starved::Op(key) => self.place(*key).is_none_or(|other| other < place),
         };
-        let left = self.gates[self.region(place.1).0 as usize].waits_for_users();
-        let wanted = left || self.closed().is_some() || self.is_pressed(place.1);
+        let left = self.gates[self.map.region(place.1).0 as usize].waits_for_users();
+        let wanted = left || self.map.closed().is_some() || self.is_pressed(place.1);
         wanted || self.starved.iter().any(first)
     }
 

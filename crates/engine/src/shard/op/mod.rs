@@ -31,7 +31,6 @@ pub(crate) mod work;
 mod write;
 
 use crate::canary::{self, Canary};
-use crate::geometry::Shape;
 use crate::geometry::column_set::Columns;
 use crate::mem::buffer::{Buf, Slice};
 use crate::mem::list::{List, listed};
@@ -260,7 +259,7 @@ impl StripeOp {
 
 impl Shard {
     pub(crate) fn start_op(&mut self, key: usize) {
-        if let Some(error) = self.closed() {
+        if let Some(error) = self.map.closed() {
             return self.finish_op(key, Some(error));
         }
         if self.is_outrun(key) {
@@ -268,7 +267,7 @@ impl Shard {
         }
         let op = &self.ops[key];
         let gated = op.kind.changes_data();
-        let region = self.region(op.stripe);
+        let region = self.map.region(op.stripe);
         if !gated && self.gates[region.0 as usize].unwritten() {
             return self.pass_over(key);
         }
@@ -304,7 +303,7 @@ impl Shard {
 
     /// Parity agrees with the data in this stripe, whichever members are lost.
     pub(crate) fn synced(&self, stripe: StripeNo) -> bool {
-        self.gates[self.region(stripe).0 as usize].trusted()
+        self.gates[self.map.region(stripe).0 as usize].trusted()
     }
 
     /// Parity agrees with the data in this stripe, or an administrator accepted that it does.
@@ -312,7 +311,7 @@ impl Shard {
     pub(crate) fn trusted(&self, stripe: StripeNo, gone: Columns) -> bool {
         self.synced(stripe)
             || canary::hit(Canary::ParityTrustedInNeedSync)
-            || self.geometry.mirrored()
+            || self.map.geometry().mirrored()
             || self.accepted(stripe, gone)
     }
 
@@ -320,27 +319,32 @@ impl Shard {
     /// columns. This covers the members that were missing then, not members that were lost since or
     /// do not answer.
     fn accepted(&self, stripe: StripeNo, gone: Columns) -> bool {
-        let lost = |c: &usize| gone.has(*c) || self.source(stripe, *c).is_none();
-        let said = |c: usize| self.view.forced.contains(&self.geometry.slot(stripe, c));
-        let mut columns = (0..self.shape(stripe).k).filter(lost).peekable();
-        if canary::hit(Canary::ForceForEver) && !self.view.forced.is_empty() {
+        let lost = |c: &usize| gone.has(*c) || self.map.source(stripe, *c).is_none();
+        let said = |c: usize| {
+            self.map
+                .view()
+                .forced
+                .contains(&self.map.geometry().slot(stripe, c))
+        };
+        let mut columns = (0..self.map.shape(stripe).k).filter(lost).peekable();
+        if canary::hit(Canary::ForceForEver) && !self.map.view().forced.is_empty() {
             return columns.peek().is_some();
         }
-        !self.view.forced.is_empty() && columns.peek().is_some() && columns.all(said)
+        !self.map.view().forced.is_empty() && columns.peek().is_some() && columns.all(said)
     }
 
     /// Columns of the operation that cannot be read: no member, or a failed read.
     pub(crate) fn lost(&self, op: &StripeOp) -> Columns {
         let mut lost = Columns::default();
-        if self.whole && op.bad.is_empty() {
+        if self.map.whole() && op.bad.is_empty() {
             return lost;
         }
         let scrub = op.kind.is_scrub();
-        for column in 0..self.width(op.stripe) {
+        for column in 0..self.map.width(op.stripe) {
             // A scrub neither judges members that are being rebuilt nor judges by them.
             let source = match scrub {
-                true => self.slot_view(op.stripe, column).current,
-                false => self.source(op.stripe, column),
+                true => self.map.slot_view(op.stripe, column).current,
+                false => self.map.source(op.stripe, column),
             };
             if source.is_none_or(|d| op.bad.contains(&(column, d.device))) {
                 lost.add(column);
@@ -352,21 +356,21 @@ impl Shard {
     /// Plans the operation: what to read, which buffers. Runs again after a failed read.
     pub(crate) fn prepare(&mut self, key: usize) {
         self.ops[key].end_salvage();
-        if self.view.failed {
+        if self.map.view().failed {
             return self.finish_op(key, Some(RequestError::Failed));
         }
         let op = &self.ops[key];
         // Its region was given back since it started: parity that no resync has passed over must
         // not be computed from only because the region counts as trusted now.
         if op.counts != CountsAs::Writer
-            && self.gates[self.region(op.stripe).0 as usize].unwritten()
+            && self.gates[self.map.region(op.stripe).0 as usize].unwritten()
         {
             return match op.reads_early() {
                 true => self.back_to_gate(key),
                 false => self.pass_over(key),
             };
         }
-        let (lost, parity) = (self.lost(op), self.live_parity(op.stripe));
+        let (lost, parity) = (self.lost(op), self.map.live_parity(op.stripe));
         let planned = match &op.kind {
             Kind::Write(write) => self.plan_write(op, write, lost, parity),
             Kind::Read(read) => self.plan_read(op, &read.asked, lost),
@@ -380,7 +384,7 @@ impl Shard {
             return;
         }
         let unbuilt = match self.ops[key].kind.step() {
-            Some(_) => self.unbuilt(self.ops[key].stripe),
+            Some(_) => self.map.unbuilt(self.ops[key].stripe),
             None => Vec::new(),
         };
         let op = &mut self.ops[key];
@@ -389,23 +393,17 @@ impl Shard {
         }
         let plan = Plan {
             how,
-            view: self.view.version,
+            view: self.map.view().version,
             lost,
             parity,
-            logging: self.view.logging,
+            logging: self.map.view().logging,
         };
         self.want(key, reads, extra, ReadFor::Plan(plan));
     }
 
-    /// Parity columns that some member holds.
-    fn live_parity(&self, stripe: StripeNo) -> Columns {
-        let Shape { width, k, .. } = self.shape(stripe);
-        (k..width).filter(|&c| self.has_target(stripe, c)).collect()
-    }
-
     /// The operation wants to read this, and buffers for it and for more.
     pub(crate) fn want(&mut self, key: usize, reads: Reads, extra: Extra, reads_for: ReadFor) {
-        let width = self.width(self.ops[key].stripe);
+        let width = self.map.width(self.ops[key].stripe);
         let op = &mut self.ops[key];
         op.drop_buffers();
         op.columns.resize_with(width, || None);
@@ -447,31 +445,11 @@ impl Shard {
         let op = &mut self.ops[key];
         op.drop_buffers();
         let (stripe, reads) = (op.stripe, op.kind.is_read());
-        let parks = reads && self.park(key, self.region(stripe));
+        let parks = reads && self.park(key, self.map.region(stripe));
         if parks {
             self.ops[key].phase = Phase::Parked;
         }
         parks
-    }
-
-    /// Some member holds this column.
-    pub(crate) fn has_target(&self, stripe: StripeNo, column: usize) -> bool {
-        self.whole
-            || self.slot_view(stripe, column).current.is_some()
-            || self
-                .incoming(stripe, column)
-                .is_some_and(|(_, rebuilt)| rebuilt)
-    }
-
-    /// More columns of this stripe have no member than there are parities.
-    pub(crate) fn lost_beyond(&self, stripe: StripeNo) -> bool {
-        if self.whole {
-            return false;
-        }
-        let lost = (0..self.width(stripe))
-            .filter(|&c| self.source(stripe, c).is_none())
-            .count();
-        lost > self.geometry.m
     }
 
     /// Takes all buffers that the operation wants; false if they are not all there.
@@ -499,14 +477,14 @@ impl Shard {
         // The view may have changed while the operation waited for buffers.
         if reads
             .iter()
-            .any(|&(column, ..)| self.source(stripe, column).is_none())
+            .any(|&(column, ..)| self.map.source(stripe, column).is_none())
         {
             drop(bufs);
             return self.prepare(key);
         }
         for (&(column, lo, hi), buf) in reads.iter().zip(bufs.drain()) {
-            let device = self.source(stripe, column).expect("checked above");
-            let offset = self.member_offset(device, stripe) + lo;
+            let device = self.map.source(stripe, column).expect("checked above");
+            let offset = self.map.member_offset(device, stripe) + lo;
             let what = IoFor::OpRead {
                 op: key,
                 column,
@@ -580,7 +558,7 @@ impl Shard {
         if matches!(op.phase, Phase::Reading { failed: true, .. }) {
             return self.prepare(key);
         }
-        if self.view.failed {
+        if self.map.view().failed {
             return self.finish_op(key, Some(RequestError::Failed));
         }
         match reads_for {
@@ -592,7 +570,7 @@ impl Shard {
     }
 
     pub(crate) fn compute(&mut self, key: usize) {
-        if self.view.failed {
+        if self.map.view().failed {
             return self.finish_op(key, Some(RequestError::Failed));
         }
         if self.ops[key].reads_early() && !self.passes_gate(key) {
@@ -600,7 +578,7 @@ impl Shard {
         }
         // A write that is to be logged wants more buffers than one that is not.
         let plan = self.ops[key].phase.plan();
-        if self.view.logging && !plan.logging {
+        if self.map.view().logging && !plan.logging {
             return self.prepare(key);
         }
         self.ops[key].phase = Phase::writing();
@@ -642,25 +620,13 @@ impl Shard {
         if short {
             self.say(FromShard::NumbersShort);
         }
-        let held = self.held(self.ops[key].stripe);
+        let held = self.map.held(self.ops[key].stripe);
         let members = self.log_write(key, operation, &new);
         assert!(members > 0, "some member of the group is in sync");
         let op = &mut self.ops[key];
         (op.operation, op.pending) = (Some(operation), members);
         let failed = Vec::new();
         op.phase = Phase::Logging(Logging { held, failed });
-    }
-
-    /// Columns that some member holds.
-    fn held(&self, stripe: StripeNo) -> Columns {
-        if self.whole {
-            return Columns::first(self.width(stripe));
-        }
-        let mut held = Columns::default();
-        (0..self.width(stripe))
-            .filter(|&c| self.has_target(stripe, c))
-            .for_each(|c| held.add(c));
-        held
     }
 
     /// The records of an operation on one member are durable, or not.
@@ -680,7 +646,7 @@ impl Shard {
 
     /// All records came back: in place with it, or anew where a member was lost.
     fn logged(&mut self, key: usize) {
-        if self.view.failed {
+        if self.map.view().failed {
             return self.finish_op(key, Some(RequestError::Failed));
         }
         let (Phase::Logging(logging) | Phase::LogView(logging)) = &mut self.ops[key].phase else {
@@ -690,7 +656,7 @@ impl Shard {
         let still: Vec<DeviceId> = failed
             .iter()
             .copied()
-            .filter(|&d| self.in_view(d))
+            .filter(|&d| self.map.in_view(d))
             .collect();
         if !still.is_empty() {
             let failed = still;
@@ -698,7 +664,7 @@ impl Shard {
             return;
         }
         let op = &self.ops[key];
-        let fewer = held.0 & !self.held(op.stripe).0 != 0 && !canary::hit(Canary::LossIgnored);
+        let fewer = held.0 & !self.map.held(op.stripe).0 != 0 && !canary::hit(Canary::LossIgnored);
         if fewer || !failed.is_empty() {
             // Nothing of it is in place: these records mean nothing, and the new ones are newer.
             let operation = self.ops[key].operation.take().expect("it has records");
@@ -716,7 +682,7 @@ impl Shard {
         let (stripe, fua) = (op.stripe, op.in_place.fua || logged);
         let mut puts = std::mem::take(&mut op.in_place.puts);
         for put in puts.drain(..) {
-            for device in self.targets(stripe, put.column).into_iter().flatten() {
+            for device in self.map.targets(stripe, put.column).into_iter().flatten() {
                 let zeroes = put.content.is_none() && !(fua && device.volatile_cache);
                 if zeroes {
                     self.zero_on(key, device, put.from, put.len);
@@ -731,7 +697,7 @@ impl Shard {
     }
 
     fn zero_on(&mut self, key: usize, device: DeviceView, from: u64, len: u64) {
-        let offset = self.member_offset(device, self.ops[key].stripe) + from;
+        let offset = self.map.member_offset(device, self.ops[key].stripe) + from;
         let what = IoFor::OpWrite {
             op: key,
             device: device.device,
@@ -751,7 +717,7 @@ impl Shard {
         fua: bool,
     ) {
         let stripe = self.ops[key].stripe;
-        for device in self.targets(stripe, column).into_iter().flatten() {
+        for device in self.map.targets(stripe, column).into_iter().flatten() {
             self.write_to(key, device, from, slice.clone(), fua);
         }
     }
@@ -765,7 +731,7 @@ impl Shard {
         fua: bool,
     ) {
         let stripe = self.ops[key].stripe;
-        let offset = self.member_offset(device, stripe) + from;
+        let offset = self.map.member_offset(device, stripe) + from;
         let what = IoFor::OpWrite {
             op: key,
             device: device.device,
@@ -810,8 +776,11 @@ impl Shard {
             Phase::Writing { failed } | Phase::View { failed } => std::mem::take(failed),
             _ => Vec::new(),
         };
-        let still: Vec<DeviceId> = failed.into_iter().filter(|&d| self.in_view(d)).collect();
-        if self.view.failed {
+        let still: Vec<DeviceId> = failed
+            .into_iter()
+            .filter(|&d| self.map.in_view(d))
+            .collect();
+        if self.map.view().failed {
             return self.finish_op(key, Some(RequestError::Failed));
         }
         if still.is_empty() && self.ops[key].salvages() {
@@ -870,7 +839,7 @@ impl Shard {
                 // Resync and scrub leave the strips of incoming members as they are.
                 let rebuilt = kind == StepKind::Rebuild && error.is_none() && !step.skipped;
                 for &target in step.targets.iter().filter(|_| rebuilt) {
-                    self.mark_rebuilt(op.stripe, target);
+                    self.map.mark_rebuilt(op.stripe, target);
                 }
                 match (kind, error) {
                     (StepKind::Scrub(mode), None) => self.say_findings(&op, 0, mode),
@@ -908,11 +877,11 @@ impl Shard {
     }
 
     pub(crate) fn say_repaired(&mut self, stripe: StripeNo, columns: Columns, lo: u64, hi: u64) {
-        for column in 0..self.width(stripe) {
+        for column in 0..self.map.width(stripe) {
             if columns.has(column)
-                && let Some(device) = self.source(stripe, column)
+                && let Some(device) = self.map.source(stripe, column)
             {
-                let offset = self.member_offset(device, stripe) + lo;
+                let offset = self.map.member_offset(device, stripe) + lo;
                 let len = hi - lo;
                 self.say(FromShard::Repaired {
                     device: device.device,

@@ -81,7 +81,7 @@ impl Shard {
     /// The operation could be carried out: if it is to compute columns of which most can perhaps be
     /// read, that is found out first. True if it waits for that.
     pub(crate) fn begin_to_narrow(&mut self, key: usize) -> bool {
-        let block = self.geometry.block;
+        let block = self.map.geometry().block;
         let op = &mut self.ops[key];
         if op.heal.is_empty() || op.hi - op.lo <= block || op.kind.shared() {
             return false;
@@ -97,7 +97,7 @@ impl Shard {
         narrow.todo.clear();
         let op = &self.ops[key];
         let there = |&column: &usize| {
-            let source = self.source(op.stripe, column);
+            let source = self.map.source(op.stripe, column);
             source.is_some_and(|s| op.bad.contains(&(column, s.device)))
         };
         let fresh: Columns = (op.heal.each())
@@ -136,7 +136,7 @@ impl Shard {
 
     /// The part was read, or its medium failed.
     pub(crate) fn narrow_read(&mut self, key: usize) {
-        let block = self.geometry.block;
+        let block = self.map.geometry().block;
         let op = &mut self.ops[key];
         let part = op.narrowing().at.expect("a part was being read");
         let read: Option<Slice> = op.columns[part.column].take();

@@ -129,7 +129,7 @@ impl Shard {
             }
             let mut work = lock.queue.remove(at).expect("the index was checked");
             // Without parity there is nothing to be gained by it, and a gap would have to be read.
-            if self.geometry.m > 0 {
+            if self.map.geometry().m > 0 {
                 gather(&mut work, &mut lock.queue, at, &blocked, unit);
             }
             blocked.push((work.lo, work.hi, shared));
@@ -145,7 +145,7 @@ impl Shard {
         self.streams.note_waiting(stripe, waits, self.now);
         for work in start.drain() {
             let (lo, hi, shared) = (work.lo, work.hi, work.shared());
-            let k = self.shape(stripe).k;
+            let k = self.map.shape(stripe).k;
             let op = self.ops.insert(stripe, k, work);
             let lock = self
                 .locks
@@ -190,13 +190,13 @@ impl Shard {
         }
         self.ready.push_back(done.stripe);
         // What ends because the array has failed may be half in place: its records still count.
-        if let Some(operation) = done.operation.filter(|_| !self.view.failed) {
+        if let Some(operation) = done.operation.filter(|_| !self.map.view().failed) {
             self.logs.over(operation);
         }
         self.drained(op);
         if done.counts != CountsAs::Nothing {
             let wrote = done.counts == CountsAs::Writer;
-            self.leave_region(self.region(done.stripe), wrote);
+            self.leave_region(self.map.region(done.stripe), wrote);
         }
         done
     }

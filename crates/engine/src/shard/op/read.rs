@@ -12,10 +12,6 @@
 //! * Where copies of a mirror may differ, an answer is durable on all of them before it is given:
 //!   otherwise the loss of the copy that spoke would bring another version back.
 
-use std::sync::Arc;
-
-use strake_parity::Decoder;
-
 use crate::canary::{self, Canary};
 use crate::geometry::column_set::Columns;
 use crate::mem::buffer::{Buf, Slice};
@@ -27,7 +23,6 @@ use crate::shard::op::kind::{Kind, Plan};
 use crate::shard::op::work::{ReadPiece, ReadWork, Work};
 use crate::stripe::write_plan::WritePlan;
 use crate::stripe::write_plan::{Extra, Planned, Reads, available};
-use crate::units::StripeNo;
 
 /// What answers each piece of a read.
 type ReadAnswers = List<(ReadPiece, Slice)>;
@@ -35,18 +30,6 @@ type ReadAnswers = List<(ReadPiece, Slice)>;
 listed!((ReadPiece, Slice));
 
 impl Shard {
-    /// How the `wanted` columns of a stripe come from those that are not `lost`; `None` where too
-    /// few are left.
-    pub(crate) fn decoder(
-        &self,
-        stripe: StripeNo,
-        lost: Columns,
-        wanted: Columns,
-    ) -> Option<Arc<Decoder>> {
-        let code = (self.code(stripe), self.has_old_shape(stripe));
-        self.decoders.get(code, self.width(stripe), lost, wanted)
-    }
-
     /// Reads of a region that was given back while they waited are zeros; steps have nothing to do
     /// there.
     pub(crate) fn pass_over(&mut self, key: usize) {
@@ -74,7 +57,7 @@ impl Shard {
     ) -> Option<Planned> {
         let (lo, hi, pieces) = (op.lo, op.hi, &asked.pieces[..]);
         if asked.equalize {
-            let copies = available(self.width(op.stripe), lost);
+            let copies = available(self.map.width(op.stripe), lost);
             let reads: Reads = copies.iter().map(|&c| (c, lo, hi)).collect();
             return (!reads.is_empty()).then_some((WritePlan::Full, reads, Extra::default()));
         }
@@ -91,10 +74,10 @@ impl Shard {
             true => WritePlan::Full,
             false if !trusted => return None,
             false => {
-                let decoder = self.decoder(op.stripe, lost, wanted)?;
+                let decoder = self.map.decoder(op.stripe, lost, wanted)?;
                 decoder.sources().iter().for_each(|&c| reads.add(c));
                 if checks {
-                    let present = available(self.width(op.stripe), lost);
+                    let present = available(self.map.width(op.stripe), lost);
                     present.iter().for_each(|&c| reads.add(c));
                 }
                 WritePlan::Decode
@@ -103,7 +86,7 @@ impl Shard {
         let reads = reads.each().map(|c| (c, lo, hi)).collect();
         let extra = Extra {
             bytes: (hi - lo) as usize,
-            count: wanted.count() + if checks { self.geometry.m } else { 0 },
+            count: wanted.count() + if checks { self.map.geometry().m } else { 0 },
         };
         Some((plan, reads, extra))
     }
@@ -119,6 +102,7 @@ impl Shard {
     /// Computes the `wanted` columns from those read; they become the operation's content.
     pub(crate) fn decode_into(&self, op: &mut StripeOp, lost: Columns, wanted: Columns) {
         let decoder = self
+            .map
             .decoder(op.stripe, lost, wanted)
             .expect("the plan found enough columns");
         let mut outputs: List<Buf, 3> = decoder
@@ -203,7 +187,7 @@ impl Shard {
             })
             .collect();
         let clear = op.findings.iter().all(|found| !found.corrupt.is_empty());
-        let healed: Vec<(usize, Slice)> = (0..self.width(op.stripe))
+        let healed: Vec<(usize, Slice)> = (0..self.map.width(op.stripe))
             .filter(|&c| clear && op.heal.has(c))
             .filter_map(|c| op.columns[c].clone().map(|s| (c, s)))
             .collect();

@@ -45,9 +45,10 @@ impl Shard {
     /// these columns over all of its run. Where there is a choice, those that have a batch to write
     /// anyway.
     fn holders(&self, stripe: StripeNo, written: Columns) -> List<Holder, 4> {
-        let Shape { width, k, .. } = self.shape(stripe);
-        let m = self.geometry.m;
-        let in_sync = |c: &usize| self.whole || self.slot_view(stripe, *c).current.is_some();
+        let Shape { width, k, .. } = self.map.shape(stripe);
+        let m = self.map.geometry().m;
+        let in_sync =
+            |c: &usize| self.map.whole() || self.map.slot_view(stripe, *c).current.is_some();
         let mut free = Columns::default();
         (0..width).filter(in_sync).for_each(|c| free.add(c));
         let needed = (m + 1).saturating_sub(width - free.count()).max(1);
@@ -70,7 +71,7 @@ impl Shard {
             holders.push((column, None));
         }
         // Once those that are being rebuilt are in sync, one more may be lost for each.
-        let built = |c: &usize| !in_sync(c) && self.has_target(stripe, *c);
+        let built = |c: &usize| !in_sync(c) && self.map.has_target(stripe, *c);
         if !canary::hit(Canary::RebuiltGetNoRecords) {
             holders.extend((0..width).filter(built).map(|c| (c, c.checked_sub(k))));
         }
@@ -78,7 +79,7 @@ impl Shard {
             holders.truncate(1);
         }
         let with_targets = |(c, parity): (usize, Option<usize>)| {
-            let members = self.targets(stripe, c).into_iter().flatten();
+            let members = self.map.targets(stripe, c).into_iter().flatten();
             members.map(move |member| (member, parity))
         };
         holders.drain().flat_map(with_targets).collect()
@@ -88,7 +89,7 @@ impl Shard {
     fn busiest(&self, stripe: StripeNo, columns: impl Iterator<Item = usize>) -> Option<usize> {
         let mut first = None;
         for column in columns {
-            let member = self.slot_view(stripe, column).current;
+            let member = self.map.slot_view(stripe, column).current;
             if member.is_some_and(|member| self.logs.waits(member.device)) {
                 return Some(column);
             }
@@ -100,8 +101,11 @@ impl Shard {
     /// Queues the records of an operation on each member that is to hold some; on how many.
     pub(crate) fn log_write(&mut self, key: usize, operation: u64, new: &NewContent) -> usize {
         let stripe = self.ops[key].stripe;
-        let k = self.shape(stripe).k;
-        let group = self.geometry.log_group(self.geometry.slot(stripe, 0));
+        let k = self.map.shape(stripe).k;
+        let group = self
+            .map
+            .geometry()
+            .log_group(self.map.geometry().slot(stripe, 0));
         let parts = new.parts();
         let mut sums: List<Sums, 2> = parts.iter().map(|_| self.logs.sums.take()).collect();
         let op = &self.ops[key];
@@ -159,12 +163,13 @@ impl Shard {
     /// Those of the written columns that have no member in sync.
     fn without_member(&self, stripe: StripeNo, written: Columns) -> Columns {
         let mut lost = Columns::default();
-        if self.whole {
+        if self.map.whole() {
             return lost;
         }
-        let without = |c: &usize| written.has(*c) && self.slot_view(stripe, *c).current.is_none();
+        let without =
+            |c: &usize| written.has(*c) && self.map.slot_view(stripe, *c).current.is_none();
         if !canary::hit(Canary::LostStripForgotten) {
-            (0..self.shape(stripe).k)
+            (0..self.map.shape(stripe).k)
                 .filter(without)
                 .for_each(|c| lost.add(c));
         }
@@ -179,13 +184,13 @@ impl Shard {
         part: &Part,
         mut memory: Sums,
     ) -> Record {
-        let block = self.geometry.block as usize;
+        let block = self.map.geometry().block as usize;
         let len = (part.hi - part.lo) as usize;
         let checksums = Arc::get_mut(&mut memory).expect("nobody else holds it");
         let sums = |slice: &[u8], all: &mut Vec<u32>| {
             all.extend(slice.chunks(block).map(checksum::crc32c));
         };
-        let k = self.shape(op.stripe).k;
+        let k = self.map.shape(op.stripe).k;
         (0..k)
             .filter(|&c| part.written.has(c))
             .for_each(|c| sums(new.column(c, part).bytes(), checksums));

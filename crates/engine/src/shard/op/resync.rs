@@ -18,32 +18,17 @@ use crate::stripe::write_plan::{Extra, Planned, Reads, available};
 use crate::units::*;
 
 impl Shard {
-    /// The incoming members that do not hold a valid strip of this stripe yet.
-    pub(crate) fn unbuilt(&self, stripe: StripeNo) -> Vec<(usize, DeviceView)> {
-        if self.whole {
-            return Vec::new();
-        }
-        (0..self.width(stripe))
-            .filter_map(|c| {
-                self.incoming(stripe, c)
-                    .map(|(target, done)| (c, target, done))
-            })
-            .filter(|&(_, _, done)| !done)
-            .map(|(c, target, _)| (c, target))
-            .collect()
-    }
-
     pub(crate) fn plan_step(
         &self,
         op: &StripeOp,
         kind: StepKind,
         lost: Columns,
     ) -> Option<Planned> {
-        let strip = self.geometry.strip;
-        let Shape { width, k, .. } = self.shape(op.stripe);
+        let strip = self.map.geometry().strip;
+        let Shape { width, k, .. } = self.map.shape(op.stripe);
         let trusted = self.trusted(op.stripe, lost);
         if kind == StepKind::Rebuild {
-            let wanted = self.unbuilt(op.stripe).into_iter().map(|(c, _)| c);
+            let wanted = self.map.unbuilt(op.stripe).into_iter().map(|(c, _)| c);
             let wanted: Columns = wanted.collect();
             // The target may have left after a sector was found unreadable: that is mended all the
             // same.
@@ -58,7 +43,7 @@ impl Shard {
             if !computed.is_empty() && self.checks_sources(op.stripe, lost) {
                 present.iter().for_each(|&c| columns.add(c));
             } else if !computed.is_empty() {
-                let decoder = self.decoder(op.stripe, lost, computed)?;
+                let decoder = self.map.decoder(op.stripe, lost, computed)?;
                 if !trusted && decoder.sources().iter().any(|&c| c >= k) {
                     return None;
                 }
@@ -67,7 +52,7 @@ impl Shard {
             let reads = columns.each().map(|c| (c, 0, strip)).collect();
             let extra = Extra {
                 bytes: strip as usize,
-                count: 2 * self.geometry.m,
+                count: 2 * self.map.geometry().m,
             };
             return Some((WritePlan::Decode, reads, extra));
         }
@@ -88,7 +73,7 @@ impl Shard {
             reads,
             Extra {
                 bytes: strip as usize,
-                count: 2 * self.geometry.m,
+                count: 2 * self.map.geometry().m,
             },
         ))
     }
@@ -108,7 +93,7 @@ impl Shard {
     /// themselves no CPU has seen it, nor will.
     pub(crate) fn heat(&self, op: &StripeOp) -> Heat {
         match op.kind {
-            Kind::Step(_) if self.view.dma => Heat::Cold,
+            Kind::Step(_) if self.map.view().dma => Heat::Cold,
             _ => Heat::Warm,
         }
     }
@@ -116,7 +101,7 @@ impl Shard {
     pub(crate) fn compute_rebuild(&mut self, key: usize, lost: Columns) {
         let stripe = self.ops[key].stripe;
         // A member that came after the plan was made waits for a step of its own.
-        let mut targets = self.unbuilt(stripe);
+        let mut targets = self.map.unbuilt(stripe);
         if let Kind::Step(step) = &self.ops[key].kind {
             targets.retain(|(_, target)| step.targets.contains(&target.device));
         }
@@ -159,14 +144,14 @@ impl Shard {
         lost: Columns,
         as_read: Columns,
     ) -> Vec<(usize, Slice)> {
-        let Shape { width, .. } = self.shape(op.stripe);
+        let Shape { width, .. } = self.map.shape(op.stripe);
         let present = available(width, lost);
         let all = present.iter().all(|&c| op.columns[c].is_some());
         let blind = canary::hit(Canary::SourcesUnchecked);
         if blind || !(all && self.checks_sources(op.stripe, lost)) {
             return Vec::new();
         }
-        let locator = self.code(op.stripe).locator(&present);
+        let locator = self.map.code(op.stripe).locator(&present);
         let locator = locator.expect("k columns at least are there");
         // The region may have become trusted since the plan was made without that.
         if op.bufs.len() < locator.syndromes() {
@@ -188,7 +173,7 @@ impl Shard {
     /// Redundancy is left where the `lost` columns are computed: what they are computed from is
     /// checked against it.
     pub(crate) fn checks_sources(&self, stripe: StripeNo, lost: Columns) -> bool {
-        let Shape { width, k, .. } = self.shape(stripe);
+        let Shape { width, k, .. } = self.map.shape(stripe);
         self.synced(stripe) && available(width, lost).len() > k
     }
 
@@ -196,9 +181,9 @@ impl Shard {
     pub(crate) fn compute_resync(&mut self, key: usize, lost: Columns) {
         let stripe = self.ops[key].stripe;
         let (k, m, strip) = (
-            self.shape(stripe).k,
-            self.geometry.m,
-            self.geometry.strip as usize,
+            self.map.shape(stripe).k,
+            self.map.geometry().m,
+            self.map.geometry().strip as usize,
         );
         let mut op = self.ops.take(key);
         let missing: Columns = (0..k).filter(|&c| lost.has(c)).collect();
@@ -224,7 +209,9 @@ impl Shard {
             .iter_mut()
             .map(|buf| &mut buf.bytes_mut()[..strip])
             .collect();
-        self.code(stripe).generate_rows(&rows, &data, &mut outputs);
+        self.map
+            .code(stripe)
+            .generate_rows(&rows, &data, &mut outputs);
         let mut untrue = op.found_inconsistent();
         for (&j, buf) in rows.iter().zip(expected) {
             let stored = op.columns[k + j].as_ref();
@@ -244,7 +231,7 @@ impl Shard {
         let step = op.kind.step();
         let accepts = step.is_some_and(|step| step.kind == StepKind::Accept);
         let early = canary::hit(Canary::DecidedEarly);
-        op.in_place.fua = self.geometry.mirrored() || accepts && !early;
+        op.in_place.fua = self.map.geometry().mirrored() || accepts && !early;
         op.kind.note_inconsistent(untrue);
         self.ops.put_back(key, op);
         match untrue {

@@ -79,7 +79,7 @@ impl Shard {
         let op = &self.ops[key];
         let (scrub, reads) = (op.kind.is_scrub(), op.kind.is_read());
         let media = |&(column, _): &Bad| op.heal.has(column);
-        let silent = |bad: &Bad| !media(bad) && self.in_view(bad.1);
+        let silent = |bad: &Bad| !media(bad) && self.map.in_view(bad.1);
         if scrub || op.rounds == ROUNDS {
             return self.finish_op(key, Some(RequestError::Unreadable));
         }
@@ -111,7 +111,7 @@ impl Shard {
     /// A member is silent or gone, and the array may be about to take it out: that is waited for.
     /// Another one may have come in sync meanwhile, which this shard does not know yet.
     fn await_verdict(&mut self, key: usize) {
-        if self.view.failed {
+        if self.map.view().failed {
             return self.finish_op(key, Some(RequestError::Failed));
         }
         let op = &mut self.ops[key];
@@ -146,15 +146,15 @@ impl Shard {
         let salvage = self.salvaging(key);
         (salvage.at, salvage.unreadable) = ((lo, hi), Columns::default());
         let missing = self.lost(&self.ops[key]);
-        let reads: Reads = (0..self.width(self.ops[key].stripe))
+        let reads: Reads = (0..self.map.width(self.ops[key].stripe))
             .filter(|&c| !missing.has(c))
             .map(|c| (c, lo, hi))
             .collect();
         if reads.is_empty() {
             return self.finish_op(key, Some(RequestError::Unreadable));
         }
-        let single = hi - lo == self.geometry.block;
-        let outputs = if single { self.geometry.m } else { 0 };
+        let single = hi - lo == self.map.geometry().block;
+        let outputs = if single { self.map.geometry().m } else { 0 };
         let extra = Extra {
             bytes: (hi - lo) as usize,
             count: outputs,
@@ -164,7 +164,7 @@ impl Shard {
 
     /// Every column of the part was read, or failed to be.
     pub(crate) fn salvage_read(&mut self, key: usize) {
-        let (block, salvage) = (self.geometry.block, self.salvaging(key));
+        let (block, salvage) = (self.map.geometry().block, self.salvaging(key));
         let (lo, hi) = salvage.at;
         if salvage.unreadable.is_empty() {
             return self.salvage_next(key);
@@ -176,19 +176,19 @@ impl Shard {
         }
         let op = &self.ops[key];
         let (bad, mut gone) = (self.salvage_of(key).unreadable, Columns::default());
-        let Shape { width, k, .. } = self.shape(op.stripe);
+        let Shape { width, k, .. } = self.map.shape(op.stripe);
         (0..width)
             .filter(|&c| op.columns[c].is_none())
             .for_each(|c| gone.add(c));
         let data_gone = (0..k).any(|c| gone.has(c));
-        let enough = gone.count() <= self.geometry.m;
+        let enough = gone.count() <= self.map.geometry().m;
         if enough && (!data_gone || self.trusted(op.stripe, gone)) {
             self.salvaging(key).restored = bad;
             return self.rewrite(key, bad, gone, false);
         }
         let parts = self.lost_parts(key, gone, (lo, hi));
-        let asked = self.salvage_of(key).asked == Some(self.view.epoch);
-        let listed = asked && parts.iter().all(|part| self.listed(part));
+        let asked = self.salvage_of(key).asked == Some(self.map.view().epoch);
+        let listed = asked && parts.iter().all(|part| self.map.is_listed(part));
         if !self.may_give_up(key, bad, gone) {
             if !self.parks(key) {
                 self.finish_op(key, Some(RequestError::Unreadable));
@@ -209,21 +209,6 @@ impl Shard {
         }
     }
 
-    /// All data of a run of a stripe.
-    pub(crate) fn run(
-        &self,
-        stripe: StripeNo,
-        lo: u64,
-        hi: u64,
-    ) -> impl Iterator<Item = StripPart> + use<> {
-        (0..self.shape(stripe).k).map(move |column| StripPart {
-            stripe,
-            column,
-            lo,
-            hi,
-        })
-    }
-
     /// The data columns of a block that are gone.
     fn lost_parts(&self, key: usize, gone: Columns, (lo, hi): (u64, u64)) -> Vec<StripPart> {
         let stripe = self.ops[key].stripe;
@@ -233,7 +218,7 @@ impl Shard {
             lo,
             hi,
         };
-        let data = (0..self.shape(stripe).k).filter(|&c| gone.has(c));
+        let data = (0..self.map.shape(stripe).k).filter(|&c| gone.has(c));
         data.map(part).collect()
     }
 
@@ -244,13 +229,13 @@ impl Shard {
         let reads = op.kind.is_read();
         let away = Columns(gone.0 & !bad.0);
         let missing = |c: &usize| away.has(*c);
-        let Shape { width, k, .. } = self.shape(op.stripe);
+        let Shape { width, k, .. } = self.map.shape(op.stripe);
         let data_missing = (0..k).any(|c| missing(&c));
         // A member that is there and did not answer may do so later; with parity that is not
         // trusted, only the member that is away has the data.
-        let hung = op.bad.iter().any(|&(_, device)| self.in_view(device));
+        let hung = op.bad.iter().any(|&(_, device)| self.map.in_view(device));
         let unknown = data_missing && !self.trusted(op.stripe, away);
-        let beyond = (0..width).filter(missing).count() > self.geometry.m;
+        let beyond = (0..width).filter(missing).count() > self.map.geometry().m;
         !(reads || hung || unknown || beyond)
     }
 
@@ -261,11 +246,11 @@ impl Shard {
         let (lo, hi) = self.salvage_of(key).at;
         let mut op = self.ops.take(key);
         let zeros = Slice::new(self.zeros.clone(), 0, (hi - lo) as usize);
-        let Shape { width, k, .. } = self.shape(op.stripe);
+        let Shape { width, k, .. } = self.map.shape(op.stripe);
         let columns: Vec<usize> = (0..width).filter(|&c| bad.has(c)).collect();
         let data_gone = (0..k).any(|c| gone.has(c));
         let free = match !data_gone || self.trusted(op.stripe, gone) {
-            true => gone.count().saturating_sub(self.geometry.m),
+            true => gone.count().saturating_sub(self.map.geometry().m),
             false => columns.len(),
         };
         let (free, computed) = columns.split_at(free);
@@ -331,7 +316,7 @@ impl Shard {
         }
         let mut blocks: Vec<(u64, u64)> = parts.iter().map(|part| (part.lo, part.hi)).collect();
         blocks.dedup();
-        let epoch = self.view.epoch;
+        let epoch = self.map.view().epoch;
         let salvage = self.salvaging(key);
         (salvage.todo, salvage.asked) = (blocks, Some(epoch));
         self.ask_for_list(key, true, parts);
@@ -339,17 +324,8 @@ impl Shard {
 
     // ---- the list ----------------------------------------------------------------------------
 
-    /// Does any of these bytes answer an error?
-    pub(crate) fn touches_lost(&self, part: &StripPart) -> bool {
-        self.unreadable.touches(&self.geometry, part)
-    }
-
-    fn listed(&self, part: &StripPart) -> bool {
-        self.unreadable.covers(&self.geometry, part)
-    }
-
     fn ask_for_list(&mut self, key: usize, lost: bool, parts: Vec<StripPart>) {
-        if self.view.failed {
+        if self.map.view().failed {
             // Nothing is listed any more, and nobody would answer.
             return self.finish_op(key, Some(RequestError::Failed));
         }
@@ -398,21 +374,21 @@ impl Shard {
     /// an error all the same, and the blocks answer one still.)
     pub(crate) fn may_unlist(&self, key: usize) -> bool {
         let listed = self.listed_parts(key);
-        listed.is_empty() || self.unreadable.may_leave(&self.geometry, &listed)
+        listed.is_empty() || self.map.may_leave_list(&listed)
     }
 
     /// What an operation writes that is listed.
     fn listed_parts(&self, key: usize) -> Vec<StripPart> {
         let op = &self.ops[key];
         let stripe = op.stripe;
-        let touches = |part: &StripPart| self.touches_lost(part);
+        let touches = |part: &StripPart| self.map.touches_lost(part);
         match &op.kind {
             Kind::Write(write) => {
                 let places = write.asked.pieces.iter().map(|p| p.place(stripe));
                 places.filter(touches).collect()
             }
             Kind::Zero(_) => {
-                let places = self.run(stripe, op.lo, op.hi);
+                let places = self.map.run(stripe, op.lo, op.hi);
                 places.filter(touches).collect()
             }
             Kind::Read(_) | Kind::Step(_) => Vec::new(),
@@ -421,7 +397,7 @@ impl Shard {
 
     /// A piece of a read has its content; unless that means nothing by now.
     pub(crate) fn finish_read(&mut self, piece: &ReadPiece, slice: Slice, stripe: StripeNo) {
-        match self.touches_lost(&piece.place(stripe)) {
+        match self.map.touches_lost(&piece.place(stripe)) {
             true => self.finish_part(piece.request, None, Err(RequestError::Unreadable)),
             false => self.finish_part(piece.request, Some((piece.part, slice)), Ok(())),
         }

@@ -40,12 +40,12 @@ pub(crate) struct Found {
 impl Shard {
     /// The strips of a stripe were read: judges them.
     pub(crate) fn compute_scrub(&mut self, key: usize, mode: ScrubMode, lost: Columns) {
-        let width = self.width(self.ops[key].stripe);
+        let width = self.map.width(self.ops[key].stripe);
         let mut op = self.ops.take(key);
         let whole = lost.is_empty();
         if !(whole && self.agree(&op)) {
             let present = available(width, lost);
-            let locator = self.code(op.stripe).locator(&present);
+            let locator = self.map.code(op.stripe).locator(&present);
             self.judge(&mut op, &locator.expect("the plan read k columns at least"));
         }
         let lies = !op.findings.is_empty();
@@ -77,14 +77,16 @@ impl Shard {
     /// Do all columns agree? For stripes of which every column was read.
     pub(crate) fn agree(&self, op: &StripeOp) -> bool {
         let columns: Vec<&[u8]> = op.columns.iter().flatten().map(|s| s.bytes()).collect();
-        let (data, stored) = columns.split_at(self.shape(op.stripe).k);
-        self.code(op.stripe).check_with(self.heat(op), data, stored)
+        let (data, stored) = columns.split_at(self.map.shape(op.stripe).k);
+        self.map
+            .code(op.stripe)
+            .check_with(self.heat(op), data, stored)
     }
 
     /// Finds the pieces of what was read in which strips do not agree, and names the corrupt
     /// strips.
     pub(crate) fn judge(&self, op: &mut StripeOp, locator: &Locator) {
-        let block = self.geometry.block as usize;
+        let block = self.map.geometry().block as usize;
         let len = op.columns.iter().flatten().map(|column| column.len).next();
         let Some(len) = len.filter(|_| locator.syndromes() > 0) else {
             return;
@@ -136,7 +138,7 @@ impl Shard {
             if corrupt.is_empty() {
                 continue;
             }
-            let decoder = self.decoder(op.stripe, lost.with(corrupt), corrupt);
+            let decoder = self.map.decoder(op.stripe, lost.with(corrupt), corrupt);
             let decoder = decoder.expect("corrupt columns are named only where k others agree");
             let inputs: Vec<&[u8]> = decoder
                 .sources()
@@ -168,9 +170,9 @@ impl Shard {
                     len,
                 });
             }
-            for column in (0..self.width(op.stripe)).filter(|&c| found.corrupt.has(c)) {
-                if let Some(device) = self.slot_view(op.stripe, column).current {
-                    let offset = self.member_offset(device, op.stripe) + base + found.lo as u64;
+            for column in (0..self.map.width(op.stripe)).filter(|&c| found.corrupt.has(c)) {
+                if let Some(device) = self.map.slot_view(op.stripe, column).current {
+                    let offset = self.map.member_offset(device, op.stripe) + base + found.lo as u64;
                     self.say(FromShard::Mismatch {
                         device: device.device,
                         offset,

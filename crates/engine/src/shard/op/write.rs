@@ -32,13 +32,13 @@ impl Shard {
         parity: Columns,
     ) -> Option<Planned> {
         let (lo, hi) = (op.lo, op.hi);
-        let Shape { width, k, .. } = self.shape(op.stripe);
-        if self.lost_beyond(op.stripe) {
+        let Shape { width, k, .. } = self.map.shape(op.stripe);
+        if self.map.lost_beyond(op.stripe) {
             return None;
         }
         let coverage = &write.coverage;
         let trusted = self.trusted(op.stripe, lost);
-        let geometry = &self.geometry;
+        let geometry = self.map.geometry();
         let facts = Facts {
             geometry,
             lo,
@@ -53,7 +53,7 @@ impl Shard {
         let mut wanted = facts.reads(plan);
         if plan == WritePlan::Decode {
             let missing = missing_data(k, coverage, lost, lo, hi);
-            let decoder = self.decoder(op.stripe, lost, missing)?;
+            let decoder = self.map.decoder(op.stripe, lost, missing)?;
             decoder.sources().iter().for_each(|&c| wanted.add(c));
         }
         let range = |c: usize| match (plan, coverage.get(c).copied().flatten()) {
@@ -71,7 +71,11 @@ impl Shard {
             WritePlan::Decode => geometry.m + lost.count().min(geometry.m),
         };
         // What the log takes: the partial syndromes.
-        let logged = if self.view.logging { geometry.m } else { 0 };
+        let logged = if self.map.view().logging {
+            geometry.m
+        } else {
+            0
+        };
         let extra = Extra {
             bytes: len,
             count: written + more + logged,
@@ -87,15 +91,15 @@ impl Shard {
         let all_pieces = std::mem::take(&mut write.asked.pieces);
         let coverage = std::mem::take(&mut write.coverage);
         let pieces = &all_pieces[..];
-        let (k, lo, hi) = (self.shape(op.stripe).k, op.lo, op.hi);
+        let (k, lo, hi) = (self.map.shape(op.stripe).k, op.lo, op.hi);
         op.in_place.fua = self.must_last(op.stripe, pieces);
         if plan.how == WritePlan::Decode {
             let missing = missing_data(k, &coverage, plan.lost, lo, hi);
             self.decode_into(&mut op, plan.lost, missing);
         }
         let new = new_data(&mut op, plan.how, &coverage, pieces);
-        let rows: Rows = (0..self.geometry.m)
-            .filter(|&j| self.has_target(op.stripe, k + j) && plan.parity.has(k + j))
+        let rows: Rows = (0..self.map.geometry().m)
+            .filter(|&j| self.map.has_target(op.stripe, k + j) && plan.parity.has(k + j))
             .collect();
         let solid = coverage.iter().flatten().all(|v| v.solid);
         let Parities { parity, syndromes } = self.new_parity(&mut op, plan, &rows, &new, solid);
@@ -159,8 +163,8 @@ impl Shard {
         parity: &[Slice],
         known: Option<List<Slice, 3>>,
     ) -> NewContent {
-        let k = self.shape(op.stripe).k;
-        let (m, lo, hi) = (self.geometry.m, op.lo, op.hi);
+        let k = self.map.shape(op.stripe).k;
+        let (m, lo, hi) = (self.map.geometry().m, op.lo, op.hi);
         let by_row = |slices: &[Slice]| {
             let mut all: List<Option<Slice>, 3> = (0..m).map(|_| None).collect();
             for (&j, slice) in rows.iter().zip(slices) {
@@ -230,7 +234,8 @@ impl Shard {
                 .iter_mut()
                 .map(|copy| &mut copy.buf.bytes_mut()[part.clone()])
                 .collect();
-            self.code(op.stripe)
+            self.map
+                .code(op.stripe)
                 .update_copies(rows, column, bytes, &bases, &mut outputs);
         }
         for (column, from, bytes) in added {
@@ -256,7 +261,8 @@ impl Shard {
             .iter_mut()
             .map(|sum| &mut sum.buf.bytes_mut()[part.clone()])
             .collect();
-        self.code(stripe)
+        self.map
+            .code(stripe)
             .update_rows(rows, column, bytes, &mut outputs);
     }
 
@@ -264,7 +270,7 @@ impl Shard {
     fn must_last(&self, stripe: StripeNo, pieces: &[WritePiece]) -> bool {
         let mut places = pieces.iter().map(|p| p.place(stripe));
         pieces.iter().any(|p| p.fua)
-            || places.any(|place| self.touches_lost(&place))
+            || places.any(|place| self.map.touches_lost(&place))
                 && !canary::hit(Canary::UnlistedUndurably)
     }
 
@@ -278,7 +284,7 @@ impl Shard {
         new: &[NewData],
         solid: bool,
     ) -> Parities {
-        let (k, lo, len) = (self.shape(op.stripe).k, op.lo, (op.hi - op.lo) as usize);
+        let (k, lo, len) = (self.map.shape(op.stripe).k, op.lo, (op.hi - op.lo) as usize);
         if rows.is_empty() {
             return Parities::default();
         }
@@ -311,7 +317,8 @@ impl Shard {
             .iter_mut()
             .map(|buf| &mut buf.bytes_mut()[..len])
             .collect();
-        self.code(op.stripe)
+        self.map
+            .code(op.stripe)
             .generate_rows(rows, &data, &mut outputs);
         drop(outputs);
         let slice = |buf| Slice::new(buf, 0, len);
@@ -392,7 +399,7 @@ impl Shard {
     /// The column that a read-modify-write takes its coefficients from: the written one, always.
     fn coefficient_of(&self, stripe: StripeNo, column: usize, rows: &[usize]) -> usize {
         match canary::hit(Canary::QCoefficientOff) && rows.contains(&1) {
-            true => (column + 1) % self.shape(stripe).k,
+            true => (column + 1) % self.map.shape(stripe).k,
             false => column,
         }
     }
@@ -400,13 +407,14 @@ impl Shard {
     /// Zeroes on every column: parity of zeros is zero.
     pub(crate) fn compute_zero(&mut self, key: usize, fua: bool, plan: &Plan) {
         let op = &self.ops[key];
-        let Shape { width, k, .. } = self.shape(op.stripe);
+        let Shape { width, k, .. } = self.map.shape(op.stripe);
         let (lo, len) = (op.lo, op.hi - op.lo);
         let fua = fua
             || self
+                .map
                 .run(op.stripe, lo, lo + len)
-                .any(|part| self.touches_lost(&part));
-        if self.lost_beyond(op.stripe) {
+                .any(|part| self.map.touches_lost(&part));
+        if self.map.lost_beyond(op.stripe) {
             if let Kind::Zero(zero) = &mut self.ops[key].kind {
                 zero.refused = Some(RequestError::Unreadable);
             }
@@ -415,8 +423,8 @@ impl Shard {
         let zeros = || Slice::new(self.zeros.clone(), 0, len as usize);
         let new = plan.logging.then(|| NewContent {
             data: (0..k).map(|c| (c, lo, zeros())).collect(),
-            parity: (0..self.geometry.m).map(|_| Some(zeros())).collect(),
-            syndromes: (0..self.geometry.m).map(|_| None).collect(),
+            parity: (0..self.map.geometry().m).map(|_| Some(zeros())).collect(),
+            syndromes: (0..self.map.geometry().m).map(|_| None).collect(),
         });
         let put = |column| Put {
             column,

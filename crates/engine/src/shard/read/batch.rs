@@ -50,7 +50,7 @@ impl Shard {
         place: Option<u64>,
     ) {
         let stripe = row[0].stripe;
-        if self.whole || self.geometry.m == 0 || self.geometry.mirrored() {
+        if self.map.whole() || self.map.geometry().m == 0 || self.map.geometry().mirrored() {
             return self.read_apart(stripe, request, first, row, place);
         }
         self.rows.push(Row {
@@ -84,14 +84,14 @@ impl Shard {
     /// Reads pieces of one stripe.
     fn read_together(&mut self, rows: &[Row]) {
         let stripe = rows[0].stripe;
-        if let Some(error) = self.closed() {
+        if let Some(error) = self.map.closed() {
             for row in rows {
                 let pieces = row.pieces.iter();
                 pieces.for_each(|_| self.finish_part(row.request, None, Err(error)));
             }
             return;
         }
-        let unwritten = self.gates[self.region(stripe).0 as usize].unwritten();
+        let unwritten = self.gates[self.map.region(stripe).0 as usize].unwritten();
         let mut runs = match unwritten {
             true => List::new(),
             false => self.runs(rows),
@@ -104,7 +104,7 @@ impl Shard {
             for (at, piece) in row.pieces.iter().enumerate() {
                 let part = row.first + at;
                 let within = |run: &&mut Run| run.0 <= piece.lo && piece.hi <= run.1;
-                if self.place_lost(piece) {
+                if self.map.piece_lost(piece) {
                     self.finish_part(row.request, None, Err(RequestError::Unreadable));
                 } else if let Some((_, _, pieces)) = runs.iter_mut().find(within) {
                     pieces.push(ReadPiece::of(row.request, part, piece));
@@ -125,7 +125,8 @@ impl Shard {
     /// touch as one.
     fn runs(&self, rows: &[Row]) -> List<Run, 2> {
         let pieces = rows.iter().flat_map(|row| &row.pieces);
-        let lost = |piece: &&Piece| !self.place_lost(piece) && self.direct(0, 0, piece).is_none();
+        let lost =
+            |piece: &&Piece| !self.map.piece_lost(piece) && self.direct(0, 0, piece).is_none();
         let mut ranges: List<(u64, u64), 4> = pieces
             .filter(lost)
             .map(|piece| (piece.lo, piece.hi))
@@ -150,15 +151,15 @@ impl Shard {
         row: &[Piece],
         place: Option<u64>,
     ) {
-        let gate = &self.gates[self.region(stripe).0 as usize];
+        let gate = &self.gates[self.map.region(stripe).0 as usize];
         let (unwritten, trusted) = (gate.unwritten(), gate.trusted());
-        let equalizes = self.geometry.mirrored() && !trusted;
+        let equalizes = self.map.geometry().mirrored() && !trusted;
         for (at, piece) in row.iter().enumerate() {
             let part = first + at;
             if unwritten {
                 let zeros = self.zeros_of(piece.hi - piece.lo);
                 self.finish_part(request, Some((part, zeros)), Ok(()));
-            } else if self.place_lost(piece) {
+            } else if self.map.piece_lost(piece) {
                 self.finish_part(request, None, Err(RequestError::Unreadable));
             } else if equalizes {
                 let pieces = ReadPieces::of(ReadPiece::of(request, part, piece));

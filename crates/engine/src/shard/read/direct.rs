@@ -74,8 +74,8 @@ impl DirectRead {
 impl Shard {
     /// The member that can answer this piece alone, if any.
     pub(crate) fn direct(&self, request: usize, part: usize, piece: &Piece) -> Option<DirectRead> {
-        let columns = if self.geometry.mirrored() {
-            self.width(piece.stripe)
+        let columns = if self.map.geometry().mirrored() {
+            self.map.width(piece.stripe)
         } else {
             1
         };
@@ -87,8 +87,8 @@ impl Shard {
             } else {
                 (first + turn) % columns
             };
-            let device = self.source(piece.stripe, source)?;
-            let offset = self.member_offset(device, piece.stripe) + piece.lo;
+            let device = self.map.source(piece.stripe, source)?;
+            let offset = self.map.member_offset(device, piece.stripe) + piece.lo;
             Some(DirectRead {
                 request,
                 part,
@@ -113,7 +113,7 @@ impl Shard {
             return self.issue_in_place(read, at);
         }
         let len = (read.hi - read.lo) as usize;
-        let keep = crate::provision::limits::widest(&self.geometry);
+        let keep = crate::provision::limits::widest(self.map.geometry());
         let buf = match self.starved.is_empty() {
             true => self.pool.take_leaving(len, keep),
             false => None,
@@ -126,7 +126,7 @@ impl Shard {
 
     pub(crate) fn issue_in_place(&mut self, mut read: DirectRead, at: u64) {
         read.late_at = self.direct_begins(&read);
-        let region = self.region(read.stripe);
+        let region = self.map.region(read.stripe);
         self.gates[region.0 as usize].users += 1;
         let kind = IoKind::ReadInPlace {
             offset: read.offset,
@@ -140,7 +140,7 @@ impl Shard {
     pub(crate) fn issue_read(&mut self, mut read: DirectRead, buf: Buf) {
         read.late_at = self.direct_begins(&read);
         let len = (read.hi - read.lo) as usize;
-        let region = self.region(read.stripe);
+        let region = self.map.region(read.stripe);
         self.gates[region.0 as usize].users += 1;
         let kind = IoKind::Read {
             offset: read.offset,
@@ -157,7 +157,7 @@ impl Shard {
         result: Result<(), IoError>,
         buf: Option<Buf>,
     ) {
-        self.leave_region(self.region(read.stripe), false);
+        self.leave_region(self.map.region(read.stripe), false);
         self.direct_ends();
         if read.remote {
             return self.remote_read_came(&read, result, buf);

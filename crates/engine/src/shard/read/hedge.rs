@@ -142,7 +142,7 @@ impl Shard {
         let rules = &self.meters.rules;
         let most = rules.burst.saturating_mul(rules.one_in);
         hedges.credit = hedges.credit.saturating_add(1).min(most);
-        if !self.view.hedging || self.geometry.m == 0 {
+        if !self.map.view().hedging || self.map.geometry().m == 0 {
             return NEVER;
         }
         let ns = match known {
@@ -249,14 +249,14 @@ impl Shard {
 
     /// Whether the others can answer this read, and would not suffer from it.
     fn may_hedge(&self, read: &DirectRead) -> bool {
-        let source = |c: usize| self.source(read.stripe, c);
-        let lost = (0..self.width(read.stripe)).filter(|&c| source(c).is_none());
+        let source = |c: usize| self.map.source(read.stripe, c);
+        let lost = (0..self.map.width(read.stripe)).filter(|&c| source(c).is_none());
         let room = self.starved.is_empty() && self.room_for_piece();
         let serves = source(read.source).is_some_and(|d| d.device == read.device);
-        self.view.hedging
-            && self.closed().is_none()
+        self.map.view().hedging
+            && self.map.closed().is_none()
             && serves
-            && lost.count() < self.geometry.m
+            && lost.count() < self.map.geometry().m
             && room
             && self.parity_answers(read.stripe)
     }
@@ -264,7 +264,7 @@ impl Shard {
     /// Copies agree, and parity is true: without anybody's word. All that says whether a hedge may
     /// be computed.
     pub(crate) fn parity_answers(&self, stripe: StripeNo) -> bool {
-        let gate = &self.gates[self.region(stripe).0 as usize];
+        let gate = &self.gates[self.map.region(stripe).0 as usize];
         !gate.unwritten() && (gate.trusted() || canary::hit(Canary::HedgeTrustsAnyParity))
     }
 
@@ -286,7 +286,7 @@ impl Shard {
         let avoid = vec![(read.source, read.device)];
         let work = read.computed(avoid).racing(racing);
         if canary::hit(Canary::HedgeOutOfOrder) {
-            let k = self.shape(read.stripe).k;
+            let k = self.map.shape(read.stripe).k;
             let op = self.ops.insert(read.stripe, k, work);
             return self.start_op(op);
         }

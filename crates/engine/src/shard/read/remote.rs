@@ -143,12 +143,15 @@ impl Shard {
     /// The I/Os of a read, if all of it can be read remotely.
     fn plan_remote_read(&mut self, offset: u64, len: u64, place: Option<u64>) -> Option<Reads> {
         let moving = canary::hit(Canary::VisitsWhileMoving);
-        let held = (self.quiesce.defers() || self.geometry.old_shape.is_some()) && !moving;
-        if !self.lease.given || held || self.closed().is_some() || !self.geometry.valid(offset, len)
+        let held = (self.quiesce.defers() || self.map.geometry().old_shape.is_some()) && !moving;
+        if !self.lease.given
+            || held
+            || self.map.closed().is_some()
+            || !self.map.geometry().valid(offset, len)
         {
             return None;
         }
-        let pieces = self.pieces(offset, len, self.geometry.strip);
+        let pieces = self.map.pieces(offset, len, self.map.geometry().strip);
         if !self.room_for_remote_read(pieces.len()) {
             return None;
         }
@@ -172,29 +175,32 @@ impl Shard {
     /// Whether a read belongs to a stream, and what its owner computes for the stream is computed
     /// from what it asks for.
     fn streams_beside_lost(&mut self, offset: u64, len: u64, pieces: &[Piece]) -> bool {
-        if self.whole || self.geometry.m == 0 || self.geometry.mirrored() {
+        if self.map.whole() || self.map.geometry().m == 0 || self.map.geometry().mirrored() {
             return false;
         }
-        let data = 0..self.geometry.k;
-        let lost = |piece: &Piece| data.clone().any(|c| self.source(piece.stripe, c).is_none());
+        let data = 0..self.map.geometry().k;
+        let lost = |piece: &Piece| {
+            data.clone()
+                .any(|c| self.map.source(piece.stripe, c).is_none())
+        };
         let lacks = pieces.iter().any(lost);
         lacks
             && self
                 .lease
-                .follows(offset, len, self.geometry.stripe_bytes())
+                .follows(offset, len, self.map.geometry().stripe_bytes())
     }
 
     /// The read of a piece, if nothing has to be known of it but where it lies.
     fn remote_part(&self, part: usize, piece: &Piece) -> Option<DirectRead> {
-        let plain = self.gates[self.region(piece.stripe).0 as usize].plain();
+        let plain = self.gates[self.map.region(piece.stripe).0 as usize].plain();
         if !plain && !canary::hit(Canary::VisitorIgnoresRegion) {
             return None;
         }
-        if self.place_lost(piece) && !canary::hit(Canary::VisitorIgnoresList) {
+        if self.map.piece_lost(piece) && !canary::hit(Canary::VisitorIgnoresList) {
             return None;
         }
         let read = self.direct(0, part, piece)?;
-        let slot = self.slot_view(piece.stripe, read.source);
+        let slot = self.map.slot_view(piece.stripe, read.source);
         let in_sync = slot.current.is_some() && slot.incoming.is_none();
         in_sync.then_some(DirectRead {
             remote: true,
@@ -204,7 +210,7 @@ impl Shard {
 
     /// A buffer for each read that has no place; visits do not wait for any.
     fn buffers_for(&mut self, reads: &Reads) -> Option<SmallVec<[Buf; 1]>> {
-        let keep = crate::provision::limits::widest(&self.geometry);
+        let keep = crate::provision::limits::widest(self.map.geometry());
         let mut bufs = SmallVec::new();
         for read in reads.iter().filter(|read| read.place.is_none()) {
             let len = (read.hi - read.lo) as usize;
