@@ -241,7 +241,7 @@ impl Streams {
 impl Shard {
     /// Nothing else is at work, so nothing may wait.
     fn must_go(&self) -> bool {
-        (self.ops.is_empty() && self.ios.is_empty()) || self.map.closed().is_some()
+        (self.ops.is_empty() && self.out.none_in_flight()) || self.map.closed().is_some()
     }
 
     /// How many bytes of a stream are worth waiting for in this stripe.
@@ -274,7 +274,7 @@ impl Shard {
             let mut expected = self
                 .streams
                 .expected(self.map.geometry(), self.map.count(), stripe);
-            if until > self.now && !self.must_go() && expected.next().is_some() {
+            if until > self.out.now() && !self.must_go() && expected.next().is_some() {
                 at += 1;
                 continue;
             }

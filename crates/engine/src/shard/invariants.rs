@@ -15,7 +15,8 @@ use crate::shard::log_writer::Flight;
 use crate::shard::op::kind::{Kind, Logging, Phase};
 use crate::shard::op::work::{ReadWork, Work, WorkKind, WriteWork};
 use crate::shard::op::{CountsAs, StripeOp};
-use crate::shard::{IoFor, Shard, Starved};
+use crate::shard::outbox::IoFor;
+use crate::shard::{Shard, Starved};
 use crate::units::RegionNo;
 
 /// What is under way, counted from the things themselves.
@@ -109,8 +110,8 @@ impl Shard {
             batches: Vec::new(),
         };
         let region = |stripe| self.map.region(stripe).0 as usize;
-        for (_, io) in &self.ios {
-            match &io.what {
+        for (_, what) in self.out.in_flight() {
+            match what {
                 IoFor::Read(read) => {
                     counted.direct += 1;
                     counted.users[region(read.stripe)] += 1;
@@ -164,7 +165,7 @@ impl Shard {
             "{} operations are at work, and {held} hold their range",
             self.ops.len()
         );
-        let nothing = self.ops.is_empty() && self.ios.is_empty();
+        let nothing = self.ops.is_empty() && self.out.none_in_flight();
         let waits = nothing && self.streams.any_waits();
         ensure!(!waits, "work of a stream waits while nothing is at work");
         Ok(())
@@ -337,7 +338,8 @@ impl Shard {
     }
 
     fn check_rest(&self) -> Result<(), String> {
-        let under_way = (self.requests.len(), self.ops.len(), self.ios.len());
+        let ios = self.out.in_flight().count();
+        let under_way = (self.requests.len(), self.ops.len(), ios);
         ensure!(
             !self.quiesce.is_held() || under_way == (0, 0, 0) && self.steps.is_empty(),
             "the shard holds, and (requests, operations, I/Os) are under way: {under_way:?}"
@@ -460,8 +462,8 @@ mod tests {
             "{unasked}"
         );
         let lost = broken(|shard| {
-            let (io, _) = shard.ios.iter().next().expect("it reads");
-            shard.ios.remove(io);
+            let (io, _) = shard.out.in_flight().next().expect("it reads");
+            shard.out.finish_io(IoId(io as u64));
         });
         assert!(lost.contains("counts 1 I/Os and has 0"), "{lost}");
     }

@@ -35,8 +35,9 @@ use crate::log::sequence::{Active, NUMBERS_SHORT};
 use crate::mem::buffer::{Buf, Slice};
 use crate::mem::list::{List, listed};
 use crate::proto::*;
+use crate::shard::Shard;
+use crate::shard::outbox::IoFor;
 use crate::shard::retire::Retiring;
-use crate::shard::{IoFor, Shard};
 use crate::units::*;
 
 /// Batches in flight on one member: one is being written while the next gathers, and a second
@@ -427,7 +428,7 @@ impl Shard {
         }
         if next > log_from {
             self.logs.draining = None;
-            return self.say(FromShard::NumbersPast { log_from, next });
+            return self.out.say(FromShard::NumbersPast { log_from, next });
         }
         let began = self
             .ops
@@ -449,7 +450,7 @@ impl Shard {
     fn say_if_drained(&mut self) {
         if self.logs.draining.take_if(|left| left.is_empty()).is_some() {
             let log_from = self.logs.from;
-            self.say(FromShard::Drained { log_from });
+            self.out.say(FromShard::Drained { log_from });
         }
     }
 
@@ -578,7 +579,7 @@ impl Shard {
         let volatile = self.logs.lanes[&device].member.volatile_cache;
         let fua = volatile && !canary::hit(Canary::NoFlushAfterLog);
         let data = Slice::new(flight.buf.clone(), 0, bytes);
-        self.io(
+        self.out.io(
             device,
             IoFor::Log(flight),
             IoKind::Write { offset, data, fua },
@@ -680,7 +681,8 @@ impl Shard {
         } = flight;
         self.logs.due = true;
         if let Err(error) = result {
-            self.report(device, error, true, self.lane_offset() + start);
+            self.out
+                .report(&self.map, device, error, true, self.lane_offset() + start);
         }
         match publishes {
             Some(before) => {

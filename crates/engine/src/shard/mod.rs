@@ -19,6 +19,7 @@ mod invariants;
 pub(crate) mod job;
 pub(crate) mod log_writer;
 pub(crate) mod op;
+pub(crate) mod outbox;
 pub(crate) mod quiesce;
 pub(crate) mod read;
 pub(crate) mod region_gate;
@@ -40,10 +41,11 @@ use crate::proto::*;
 use crate::shard::coalesce::{Flow, Streams};
 use crate::shard::job::StepRun;
 use crate::shard::job::write_order::WriteOrder;
-use crate::shard::log_writer::{Flight, Logs};
+use crate::shard::log_writer::Logs;
 use crate::shard::op::queue::{Lock, Locks};
 use crate::shard::op::table::Ops;
 use crate::shard::op::work::{ReadPiece, ReadPieces, Work, WritePiece};
+use crate::shard::outbox::{IoFor, Outbox};
 use crate::shard::quiesce::Quiesce;
 use crate::shard::read::batch::Row;
 use crate::shard::read::direct::DirectRead;
@@ -52,7 +54,7 @@ use crate::shard::read::remote::{ReadLease, RemoteRead};
 use crate::shard::region_gate::Gate;
 use crate::shard::stripe_map::StripeMap;
 use crate::shard::zero_tracker::ZeroTracker;
-use crate::stats::device_latency::{Measured, Meters};
+use crate::stats::device_latency::Meters;
 use crate::stats::histogram::Histogram;
 use crate::units::*;
 
@@ -67,19 +69,16 @@ pub struct Shard {
     /// Stripes with a queue that may have something to start.
     ready: VecDeque<StripeNo>,
     streams: Streams,
-    /// The time of the latest input.
-    now: Time,
     requests: Slab<Active>,
     /// Flushes, each with a device that failed it: answered when the view has none of its devices.
     awaited: Vec<(usize, DeviceId)>,
     /// Pieces of reads that wait for the batch to be complete.
     rows: Vec<Row>,
     ops: Ops,
-    ios: Slab<InFlight>,
     steps: Vec<StepRun>,
     write_order: WriteOrder,
     starved: VecDeque<Starved>,
-    out: VecDeque<ShardOutput>,
+    out: Outbox,
     zero_tracker: ZeroTracker,
     zeros: Buf,
     /// Stands for bytes that are in their requester's place.
@@ -167,40 +166,8 @@ impl Active {
     }
 }
 
-// A request is moved to its place and out of it again, a member I/O as well: what is longer than
-// this is moved by a call.
-const _: () = assert!(size_of::<Active>() <= 128 && size_of::<InFlight>() <= 128);
-
-/// A member I/O in flight.
-pub(crate) struct InFlight {
-    pub(crate) what: IoFor,
-    device: DeviceId,
-    measured: Measured,
-    begun: Time,
-}
-
-/// What a member I/O was for.
-pub(crate) enum IoFor {
-    /// A healthy read.
-    Read(DirectRead),
-    /// A flush of the user's.
-    Flush { request: usize, device: DeviceId },
-    /// A read of an operation.
-    OpRead {
-        op: usize,
-        column: usize,
-        device: DeviceId,
-        offset: u64,
-    },
-    /// A write of an operation.
-    OpWrite {
-        op: usize,
-        device: DeviceId,
-        offset: u64,
-    },
-    /// A batch of records.
-    Log(Flight),
-}
+// A request is moved to its place and out of it again: what is longer than this is moved by a call.
+const _: () = assert!(size_of::<Active>() <= 128);
 
 listed!(Option<Slice>, Slice);
 
@@ -236,16 +203,14 @@ impl Shard {
             old_locks: Vec::new(),
             ready: VecDeque::new(),
             streams: Streams::default(),
-            now: Time(0),
             requests: Slab::new(),
             awaited: Vec::new(),
             rows: Vec::new(),
             ops: Ops::default(),
-            ios: Slab::new(),
             steps: Vec::new(),
             write_order: WriteOrder::new(index),
             starved: VecDeque::new(),
-            out: VecDeque::new(),
+            out: Outbox::default(),
             foreground: 0,
             latencies: Histogram::default(),
             latencies_told: Time(0),
@@ -267,22 +232,22 @@ impl Shard {
 
     /// The same, of a request that another shard passed on ([`ShardOutput::Pass`]).
     pub fn passed(&mut self, now: Time, request: Request, late: Option<DeviceId>) {
-        self.now = now;
+        self.out.set_now(now);
         if self.quiesce.defers() {
             return self.quiesce.defer(request);
         }
         if self.map.is_split_otherwise(&request.op) && !canary::hit(Canary::NotSplitAnew) {
-            return self.out.push_back(ShardOutput::Again(request));
+            return self.out.put(ShardOutput::Again(request));
         }
         self.foreground += 1;
         if let Some(error) = self.map.closed() {
             let write = matches!(request.op, Op::Write { .. });
             return match write && canary::hit(Canary::FailedAcknowledges) {
-                true => self.answer(request.id, Ok(Slices::new())),
-                false => self.answer(request.id, Err(error)),
+                true => self.out.answer(request.id, Ok(Slices::new())),
+                false => self.out.answer(request.id, Err(error)),
             };
         }
-        let (id, came) = (request.id, self.now);
+        let (id, came) = (request.id, self.out.now());
         let read = |offset, len, place| UserRead {
             id,
             came,
@@ -310,12 +275,8 @@ impl Shard {
                 self.zero(id, offset, len, fua, false);
             }
             Op::Flush => self.flush(id),
-            _ => self.answer(id, Err(RequestError::Invalid)),
+            _ => self.out.answer(id, Err(RequestError::Invalid)),
         }
-    }
-
-    fn answer(&mut self, id: RequestId, result: Result<Slices, RequestError>) {
-        self.out.push_back(ShardOutput::Reply(Reply { id, result }));
     }
 
     fn begin(&mut self, id: RequestId, remaining: usize, parts: usize) -> usize {
@@ -340,7 +301,7 @@ impl Shard {
     fn admit_read(&mut self, read: UserRead) {
         let count = self.map.geometry().strips(read.offset, read.len) as usize;
         if count > self.read_pieces_max {
-            self.answer(read.id, Err(RequestError::Invalid));
+            self.out.answer(read.id, Err(RequestError::Invalid));
         } else if self.held.is_empty() && self.read_pieces + count <= self.read_pieces_max {
             self.read_pieces += count;
             self.read(read);
@@ -370,7 +331,7 @@ impl Shard {
             self.read_pieces += count;
             match self.map.closed() {
                 Some(error) => {
-                    self.answer(read.id, Err(error));
+                    self.out.answer(read.id, Err(error));
                     self.read_pieces -= count;
                 }
                 None => self.read(read),
@@ -401,7 +362,7 @@ impl Shard {
         place: Option<u64>,
     ) {
         if let Some(read) = self.direct(request, part, piece) {
-            let place = place.filter(|_| self.meters.fills_in_time(read.device, self.now));
+            let place = place.filter(|_| self.meters.fills_in_time(read.device, self.out.now()));
             let place = place.map(|first| first + piece.at as u64);
             return self.start_read(DirectRead { place, ..read });
         }
@@ -423,7 +384,7 @@ impl Shard {
             .streams
             .begin(self.map.geometry(), self.map.count(), offset, len);
         let active = &mut self.requests[request];
-        (active.came, active.kind) = (self.now, RequestKind::Write(flow));
+        (active.came, active.kind) = (self.out.now(), RequestKind::Write(flow));
         for piece in &pieces {
             let data = data.part(piece.at, (piece.hi - piece.lo) as usize);
             self.write_piece(request, piece, data, fua, false);
@@ -504,7 +465,8 @@ impl Shard {
         let request = self.begin(id, devices.len() + 1, 0);
         for device in devices {
             let device = device.device;
-            self.io(device, IoFor::Flush { request, device }, IoKind::Flush);
+            self.out
+                .io(device, IoFor::Flush { request, device }, IoKind::Flush);
         }
         self.finish_part(request, None, Ok(()));
     }
@@ -532,7 +494,7 @@ impl Shard {
             self.streams.answered(flow);
         }
         if active.came != NEVER {
-            self.latencies.note(self.now.since(active.came));
+            self.latencies.note(self.out.now().since(active.came));
         }
         let pieces = active.parts.len();
         let read = |part: Option<Slice>| part.expect("every piece was read");
@@ -542,7 +504,7 @@ impl Shard {
             (None, [one]) => Ok(Slices::of(read(one.take()))),
             (None, _) => Ok(active.parts.drain().map(read).collect()),
         };
-        self.answer(active.id, result);
+        self.out.answer(active.id, result);
         if pieces > 0 {
             self.admit_held(pieces);
         }
@@ -565,7 +527,7 @@ impl Shard {
         self.read_pieces += parts;
         let key = self.begin(id, parts, parts);
         let active = &mut self.requests[key];
-        (active.came, active.kind) = (self.now, RequestKind::RemoteRead(remote));
+        (active.came, active.kind) = (self.out.now(), RequestKind::RemoteRead(remote));
         key
     }
 
@@ -604,9 +566,9 @@ impl Shard {
 
     /// A member I/O of this shard has finished.
     pub fn complete(&mut self, now: Time, completion: Completion) {
-        self.now = now;
+        self.out.set_now(now);
         let Completion { io, result, buf } = completion;
-        let flight = self.ios.remove(io.0 as usize);
+        let flight = self.out.finish_io(io);
         if result.is_ok() {
             let (what, device) = (flight.measured, flight.device);
             self.meters.note(what, device, flight.begun, now);
@@ -615,7 +577,7 @@ impl Shard {
             IoFor::Read(read) => self.read_done(read, result, buf),
             IoFor::Flush { request, device } => {
                 if let Err(error) = result {
-                    self.report(device, error, true, 0);
+                    self.out.report(&self.map, device, error, true, 0);
                     if self.map.view().failed {
                         return self.finish_part(request, None, Err(RequestError::Failed));
                     }
@@ -639,24 +601,9 @@ impl Shard {
         }
     }
 
-    pub(crate) fn report(&mut self, device: DeviceId, error: IoError, write: bool, offset: u64) {
-        if self.map.in_view(device) {
-            self.say(FromShard::MemberError {
-                device,
-                error,
-                write,
-                offset,
-            });
-        }
-    }
-
-    pub(crate) fn say(&mut self, message: FromShard) {
-        self.out.push_back(ShardOutput::Message(message));
-    }
-
     /// A message from the array.
     pub fn message(&mut self, now: Time, message: ToShard) {
-        self.now = now;
+        self.out.set_now(now);
         match message {
             ToShard::View(view) => self.apply_view(view),
             ToShard::Region { region, access } => self.set_region(region, access),
@@ -681,7 +628,7 @@ impl Shard {
         // answered, too. Then devices may be closed.
         match self.map.view().stopping {
             true => self.stopping = Some(version),
-            false => self.say(FromShard::ViewApplied { version }),
+            false => self.out.say(FromShard::ViewApplied { version }),
         }
         self.drop_lanes();
         self.begin_drain();
@@ -737,15 +684,15 @@ impl Shard {
                 return None;
             }
         }
-        self.out.pop_front()
+        self.out.take()
     }
 
     /// Tells the array, once, that nothing is under way in a shard that is to stop.
     fn say_stopped(&mut self) -> bool {
-        let quiet = self.ops.is_empty() && self.ios.is_empty();
+        let quiet = self.ops.is_empty() && self.out.none_in_flight();
         let version = self.stopping.take_if(|_| quiet);
         if let Some(version) = version {
-            self.say(FromShard::ViewApplied { version });
+            self.out.say(FromShard::ViewApplied { version });
         }
         version.is_some()
     }
@@ -806,21 +753,4 @@ impl Shard {
     }
 
     // ---- places ------------------------------------------------------------------------------
-
-    pub(crate) fn io(&mut self, device: DeviceId, what: IoFor, kind: IoKind) {
-        let measured = match &kind {
-            IoKind::Read { .. } | IoKind::ReadInPlace { .. } => Measured::Read,
-            IoKind::Write { .. } => Measured::Write,
-            _ => Measured::Nothing,
-        };
-        let flight = InFlight {
-            what,
-            device,
-            measured,
-            begun: self.now,
-        };
-        let io = IoId(self.ios.insert(flight) as u64);
-        self.out
-            .push_back(ShardOutput::Io(MemberIo { io, device, kind }));
-    }
 }

@@ -62,13 +62,13 @@ impl Quiesce {
 impl Shard {
     /// Reports to the array, once, that nothing is under way in a shard that it quiesces.
     pub(crate) fn report_quiesced(&mut self) -> bool {
-        let idle = self.requests.is_empty() && self.ops.is_empty() && self.ios.is_empty();
+        let idle = self.requests.is_empty() && self.ops.is_empty() && self.out.none_in_flight();
         let told = idle && self.steps.is_empty() && self.log_quiet() && self.quiesce.report_once();
         if told {
             let buffers = self.pool.largest_count();
             let (foreground, seen) = self.take_latencies();
             let seen = seen.map(Box::new);
-            self.say(FromShard::Quiesced {
+            self.out.say(FromShard::Quiesced {
                 buffers,
                 next_number: self.logs.next(),
                 foreground,
@@ -81,14 +81,14 @@ impl Shard {
     /// Submits the requests that waited.
     pub(crate) fn resume(&mut self) {
         for request in self.quiesce.end() {
-            self.submit(self.now, request);
+            self.submit(self.out.now(), request);
         }
     }
 
     /// Begins anew with another shape: nothing is under way.
     pub(crate) fn reshape(&mut self, setup: ShardSetup) {
         assert!(
-            self.ops.is_empty() && self.ios.is_empty(),
+            self.ops.is_empty() && self.out.none_in_flight(),
             "a quiesced shard has nothing under way"
         );
         if !self.logs.restart(&setup, self.map.count()) {
@@ -103,7 +103,7 @@ impl Shard {
         self.apply_view(setup.view);
         // A base may begin with it: nothing that began before is under way.
         let log_from = self.map.view().log_from;
-        self.say(FromShard::Drained { log_from });
+        self.out.say(FromShard::Drained { log_from });
         self.resume();
     }
 }

@@ -162,7 +162,7 @@ impl Shard {
                 }
             }
         } else if gate.ask() {
-            self.say(FromShard::NeedRegion { region });
+            self.out.say(FromShard::NeedRegion { region });
         }
     }
 
@@ -202,7 +202,7 @@ impl Shard {
         self.ops[key].phase = Phase::HasRead(plan);
         gate.waiting.push(key);
         if gate.ask() {
-            self.say(FromShard::NeedRegion { region });
+            self.out.say(FromShard::NeedRegion { region });
         }
         false
     }
@@ -274,7 +274,7 @@ impl Shard {
         };
         if refused {
             let writes = std::mem::take(&mut gate.writes);
-            return self.say(FromShard::RegionClosed {
+            return self.out.say(FromShard::RegionClosed {
                 region,
                 closed: false,
                 writes,
@@ -300,7 +300,7 @@ impl Shard {
         if gate.closing && !gate.told && busy == 0 && quiet {
             gate.told = true;
             let writes = std::mem::take(&mut gate.writes);
-            self.say(FromShard::RegionClosed {
+            self.out.say(FromShard::RegionClosed {
                 region,
                 closed: true,
                 writes,

@@ -186,7 +186,7 @@ impl Shard {
             empty |= followed.zeroed(stripe, bytes, all);
         }
         if empty {
-            self.say(FromShard::RegionEmpty { region });
+            self.out.say(FromShard::RegionEmpty { region });
         }
     }
 

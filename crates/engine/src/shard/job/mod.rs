@@ -49,7 +49,7 @@ impl StepRun {
 
 impl Shard {
     pub(crate) fn begin_step(&mut self, step: Step) {
-        if self.steps.is_empty() && self.now.since(self.latencies_told) >= STALE_NS {
+        if self.steps.is_empty() && self.out.now().since(self.latencies_told) >= STALE_NS {
             self.take_latencies();
         }
         let range = self.map.geometry().stripes_of_rows(step.first, step.end);
@@ -90,7 +90,7 @@ impl Shard {
             let mut run = self.steps.remove(at);
             let (foreground, seen) = self.take_latencies();
             run.outcome.foreground = foreground;
-            self.say(FromShard::StepDone {
+            self.out.say(FromShard::StepDone {
                 step: run.step.step,
                 outcome: run.outcome,
                 seen: seen.map(Box::new),
@@ -131,7 +131,7 @@ impl Shard {
 
     /// Requests since this was asked last, and how long those took that were answered.
     pub(crate) fn take_latencies(&mut self) -> (u64, Option<Histogram>) {
-        self.latencies_told = self.now;
+        self.latencies_told = self.out.now();
         let foreground = std::mem::take(&mut self.foreground);
         let any = self.latencies.count() > 0;
         (foreground, any.then(|| std::mem::take(&mut self.latencies)))

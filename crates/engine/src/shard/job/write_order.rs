@@ -90,7 +90,7 @@ impl WriteOrder {
 impl Shard {
     /// The token comes from another shard.
     pub fn write_token(&mut self, now: Time, token: WriteToken) {
-        self.now = now;
+        self.out.set_now(now);
         self.write_order.forget(token.step);
         self.write_order.here = Some(token);
     }
@@ -135,7 +135,7 @@ impl Shard {
         let owner = self.map.geometry().shard(token.next, self.map.count());
         if owner != self.map.index() {
             let token = self.write_order.here.take().expect("it is here");
-            self.out.push_back(ShardOutput::WriteToken(owner, token));
+            self.out.put(ShardOutput::WriteToken(owner, token));
             return true;
         }
         if self.write_order.last < place.0 || self.still_to_begin(place) {

@@ -40,7 +40,8 @@ use crate::shard::op::narrow::Narrow;
 use crate::shard::op::salvage::Salvage;
 use crate::shard::op::scrub::Found;
 use crate::shard::op::work::{Bad, ReadPiece, ReadPieces, StepWork, Work, WorkKind};
-use crate::shard::{IoFor, Shard, Starved};
+use crate::shard::outbox::IoFor;
+use crate::shard::{Shard, Starved};
 use crate::stripe::log_records::NewContent;
 use crate::stripe::write_plan::{Extra, Reads, WritePlan};
 use crate::units::*;
@@ -280,7 +281,7 @@ impl Shard {
             if !gate.open() {
                 let hasty = canary::hit(Canary::DirtyAfterWrite) && !gate.unwritten();
                 if gate.ask() {
-                    self.say(FromShard::NeedRegion { region });
+                    self.out.say(FromShard::NeedRegion { region });
                 }
                 if !hasty && self.starts_early(&self.ops[key]) {
                     self.gates[region.0 as usize].users += 1;
@@ -465,7 +466,7 @@ impl Shard {
 
     pub(crate) fn issue_op_reads(&mut self, key: usize) {
         let op = &mut self.ops[key];
-        op.began = Some(self.now);
+        op.began = Some(self.out.now());
         let Phase::Buffers(wanted) = std::mem::replace(&mut op.phase, Phase::Gate) else {
             unreachable!("it has waited for buffers");
         };
@@ -497,7 +498,7 @@ impl Shard {
                 start: 0,
                 len: (hi - lo) as usize,
             };
-            self.io(device.device, what, kind);
+            self.out.io(device.device, what, kind);
             self.ops[key].pending += 1;
         }
         let failed = false;
@@ -548,7 +549,7 @@ impl Shard {
                 if error == IoError::Media {
                     op.heal.add(column);
                 }
-                self.report(device, error, false, offset);
+                self.out.report(&self.map, device, error, false, offset);
             }
         }
         let op = &self.ops[key];
@@ -618,7 +619,7 @@ impl Shard {
         };
         let (operation, short) = self.logs.number();
         if short {
-            self.say(FromShard::NumbersShort);
+            self.out.say(FromShard::NumbersShort);
         }
         let held = self.map.held(self.ops[key].stripe);
         let members = self.log_write(key, operation, &new);
@@ -703,7 +704,8 @@ impl Shard {
             device: device.device,
             offset,
         };
-        self.io(device.device, what, IoKind::WriteZeroes { offset, len });
+        self.out
+            .io(device.device, what, IoKind::WriteZeroes { offset, len });
         self.ops[key].pending += 1;
     }
 
@@ -738,7 +740,7 @@ impl Shard {
             offset,
         };
         let fua = fua && device.volatile_cache;
-        self.io(
+        self.out.io(
             device.device,
             what,
             IoKind::Write {
@@ -763,7 +765,7 @@ impl Shard {
                 unreachable!("it writes in no other phase");
             };
             failed.push(device);
-            self.report(device, error, true, offset);
+            self.out.report(&self.map, device, error, true, offset);
         }
         if self.ops[key].pending == 0 {
             self.writes_done(key);
@@ -883,7 +885,7 @@ impl Shard {
             {
                 let offset = self.map.member_offset(device, stripe) + lo;
                 let len = hi - lo;
-                self.say(FromShard::Repaired {
+                self.out.say(FromShard::Repaired {
                     device: device.device,
                     offset,
                     len,

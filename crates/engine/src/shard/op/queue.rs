@@ -142,7 +142,7 @@ impl Shard {
             start.push(work);
         }
         let waits = !kept.is_empty() && !pressed;
-        self.streams.note_waiting(stripe, waits, self.now);
+        self.streams.note_waiting(stripe, waits, self.out.now());
         for work in start.drain() {
             let (lo, hi, shared) = (work.lo, work.hi, work.shared());
             let k = self.map.shape(stripe).k;
@@ -183,7 +183,7 @@ impl Shard {
             && let Kind::Write(write) = &done.kind
             && write.asked.streamed_bytes().is_some()
         {
-            self.streams.took(self.now.since(began));
+            self.streams.took(self.out.now().since(began));
         }
         if let Some(lock) = self.locks.get_mut(&done.stripe) {
             lock.active.retain(|held| held.op != op);

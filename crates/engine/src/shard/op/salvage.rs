@@ -118,7 +118,7 @@ impl Shard {
         op.rounds += 1;
         op.drop_buffers();
         op.phase = Phase::List(Answer::Verdict);
-        self.say(FromShard::AwaitVerdict { op: key as u64 });
+        self.out.say(FromShard::AwaitVerdict { op: key as u64 });
     }
 
     /// Only an operation that holds its range alone may write back: the read comes again as one.
@@ -335,7 +335,7 @@ impl Shard {
             true => Answer::Listed,
             false => Answer::Unlisted,
         });
-        self.say(FromShard::List {
+        self.out.say(FromShard::List {
             op: key as u64,
             lost,
             parts,

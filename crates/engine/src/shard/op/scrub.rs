@@ -164,7 +164,7 @@ impl Shard {
         for found in &op.findings {
             let len = (found.hi - found.lo) as u64;
             if found.corrupt.is_empty() {
-                self.say(FromShard::Inconsistent {
+                self.out.say(FromShard::Inconsistent {
                     stripe: op.stripe,
                     from: base + found.lo as u64,
                     len,
@@ -173,7 +173,7 @@ impl Shard {
             for column in (0..self.map.width(op.stripe)).filter(|&c| found.corrupt.has(c)) {
                 if let Some(device) = self.map.slot_view(op.stripe, column).current {
                     let offset = self.map.member_offset(device, op.stripe) + base + found.lo as u64;
-                    self.say(FromShard::Mismatch {
+                    self.out.say(FromShard::Mismatch {
                         device: device.device,
                         offset,
                         len,

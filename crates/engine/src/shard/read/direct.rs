@@ -24,8 +24,9 @@ use crate::geometry::extent::Piece;
 use crate::mem::buffer::{Buf, Slice};
 use crate::proto::*;
 use crate::shard::op::work::{Bad, ReadPiece, ReadPieces, Work};
+use crate::shard::outbox::IoFor;
 use crate::shard::read::hedge::{NEVER, Racing};
-use crate::shard::{IoFor, Shard, Starved};
+use crate::shard::{Shard, Starved};
 use crate::units::*;
 
 /// A piece of a read that goes straight to the member.
@@ -134,7 +135,7 @@ impl Shard {
             request: self.requests[read.request].id,
             at,
         };
-        self.io(read.device, IoFor::Read(read), kind);
+        self.out.io(read.device, IoFor::Read(read), kind);
     }
 
     pub(crate) fn issue_read(&mut self, mut read: DirectRead, buf: Buf) {
@@ -148,7 +149,7 @@ impl Shard {
             start: 0,
             len,
         };
-        self.io(read.device, IoFor::Read(read), kind);
+        self.out.io(read.device, IoFor::Read(read), kind);
     }
 
     pub(crate) fn read_done(
@@ -194,7 +195,8 @@ impl Shard {
             let again = DirectRead { place, ..*read };
             return self.starved.push_back(Starved::Read(again));
         }
-        self.report(read.device, error, false, read.offset);
+        self.out
+            .report(&self.map, read.device, error, false, read.offset);
         let mut media = Columns::default();
         if error == IoError::Media {
             media.add(read.source);

@@ -35,10 +35,11 @@ use smallvec::SmallVec;
 
 use crate::canary::{self, Canary};
 use crate::proto::*;
+use crate::shard::Shard;
 use crate::shard::op::kind::Kind;
 use crate::shard::op::work::{Work, WorkKind};
+use crate::shard::outbox::IoFor;
 use crate::shard::read::direct::DirectRead;
-use crate::shard::{IoFor, Shard};
 use crate::units::*;
 
 /// Later than any read.
@@ -124,13 +125,13 @@ impl Shard {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Time) {
-        self.now = now;
+        self.out.set_now(now);
         if self.hedges.reading > 0 && self.hedges.look_at <= now {
             self.look_for_late();
         }
         if self.meters.report_at.is_some_and(|at| at <= now) {
             let report = self.meters.report();
-            self.say(FromShard::Latencies(report));
+            self.out.say(FromShard::Latencies(report));
         }
     }
 
@@ -152,7 +153,7 @@ impl Shard {
                 None => return NEVER,
             },
         };
-        let late_at = Time(self.now.0.saturating_add(ns));
+        let late_at = Time(self.out.now().0.saturating_add(ns));
         self.hedges.look_at = self.hedges.look_at.min(late_at);
         late_at
     }
@@ -169,10 +170,10 @@ impl Shard {
     /// Hedges what is late, and says when to look again.
     #[cold]
     fn look_for_late(&mut self) {
-        let (now, mut next) = (self.now, NEVER);
+        let (now, mut next) = (self.out.now(), NEVER);
         let mut late: SmallVec<[usize; 16]> = SmallVec::new();
-        for (key, flight) in &self.ios {
-            match &flight.what {
+        for (key, what) in self.out.in_flight() {
+            match what {
                 IoFor::Read(read) if read.late_at <= now => late.push(key),
                 IoFor::Read(read) => next = next.min(read.late_at),
                 _ => {}
@@ -190,22 +191,20 @@ impl Shard {
 
     /// Hedges a read that is late, if that may be; says when to look at it again.
     fn hedge(&mut self, key: usize) -> Time {
-        let IoFor::Read(read) = self.ios[key].what else {
-            unreachable!("only direct reads are looked at");
-        };
+        let read = *self.out.direct_read(key);
         let known = self.known_late(&read);
         let in_ns = match self.meters.deadline_ns(read.device) {
             None if known => Some(self.meters.rules.floor_ns),
             told => told,
         };
-        let again = in_ns.map_or(NEVER, |ns| Time(self.now.0.saturating_add(ns)));
+        let again = in_ns.map_or(NEVER, |ns| Time(self.out.now().0.saturating_add(ns)));
         let one_in = match known {
             true => 0,
             false => self.meters.rules.one_in,
         };
         let due = match self.may_hedge(&read) {
             _ if read.place.is_some() && !canary::hit(Canary::HedgeInPlace) => {
-                self.meters.late_in_place(read.device, self.now);
+                self.meters.late_in_place(read.device, self.out.now());
                 self.left_waiting(key, &read);
                 again
             }
@@ -226,7 +225,7 @@ impl Shard {
                 NEVER
             }
         };
-        self.late_read(key).late_at = due;
+        self.out.direct_read(key).late_at = due;
         due
     }
 
@@ -237,14 +236,7 @@ impl Shard {
         {
             counts.refused += 1;
         }
-        self.late_read(key).refused = true;
-    }
-
-    fn late_read(&mut self, key: usize) -> &mut DirectRead {
-        match &mut self.ios[key].what {
-            IoFor::Read(read) => read,
-            _ => unreachable!("only direct reads are looked at"),
-        }
+        self.out.direct_read(key).refused = true;
     }
 
     /// Whether the others can answer this read, and would not suffer from it.
@@ -276,7 +268,7 @@ impl Shard {
             sides: 2,
             error: None,
         });
-        self.late_read(key).racing = Some(Racing { race, hedge: false });
+        self.out.direct_read(key).racing = Some(Racing { race, hedge: false });
         // Two buffers, until both sides have ended.
         self.hold_piece();
         if let Some(counts) = self.meters.hedges(read.device) {

@@ -99,7 +99,7 @@ impl Shard {
     /// A read of a stripe that belongs to `owner`, asked of the shard that is nearest: read here,
     /// or passed on to the owner.
     pub fn read_remote(&mut self, now: Time, owner: ShardNo, request: Request) {
-        self.now = now;
+        self.out.set_now(now);
         let (offset, len, place) = match request.op {
             Op::Read { offset, len } => (offset, len, None),
             Op::ReadInPlace { offset, len, at } => (offset, len, Some(at)),
@@ -137,7 +137,7 @@ impl Shard {
     }
 
     fn pass(&mut self, owner: ShardNo, request: Request) {
-        self.out.push_back(ShardOutput::Pass(owner, request, None));
+        self.out.put(ShardOutput::Pass(owner, request, None));
     }
 
     /// The I/Os of a read, if all of it can be read remotely.
@@ -165,7 +165,7 @@ impl Shard {
             reads.push(DirectRead { place, ..read });
         }
         // All or nothing: only what fills no place can be asked of somebody else as well.
-        let fills = |read: &DirectRead| self.meters.fills_in_time(read.device, self.now);
+        let fills = |read: &DirectRead| self.meters.fills_in_time(read.device, self.out.now());
         if place.is_some() && !reads.iter().all(fills) {
             reads.iter_mut().for_each(|read| read.place = None);
         }
@@ -258,8 +258,7 @@ impl Shard {
         }
         let remote = *remote;
         let (request, late) = (remote.request(id), Some(read.device));
-        self.out
-            .push_back(ShardOutput::Pass(remote.owner, request, late));
+        self.out.put(ShardOutput::Pass(remote.owner, request, late));
         true
     }
 
@@ -272,7 +271,7 @@ impl Shard {
     pub(crate) fn revoke_lease(&mut self) {
         self.lease.given = false;
         self.lease.round += 1;
-        self.say(FromShard::LeaseReturned);
+        self.out.say(FromShard::LeaseReturned);
     }
 
     /// Reads of other shards' stripes that were begun.
