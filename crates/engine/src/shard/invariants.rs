@@ -75,7 +75,8 @@ impl Shard {
         self.check_stripes()?;
         self.check_operations(&counted)?;
         self.check_regions(&counted)?;
-        self.check_requests(&counted)?;
+        let races = self.hedges.races();
+        self.requests.check(&counted.pieces, races, &self.map)?;
         self.check_log(&counted)?;
         self.check_steps()?;
         self.check_rest()?;
@@ -103,7 +104,7 @@ impl Shard {
     fn count_all(&self) -> Result<Counted<'_>, String> {
         let mut counted = Counted {
             pending: vec![0; self.ops.keys()],
-            pieces: vec![0; self.requests.capacity()],
+            pieces: vec![0; self.requests.keys()],
             users: vec![0; self.gates.len()],
             writers: vec![0; self.gates.len()],
             direct: 0,
@@ -253,49 +254,6 @@ impl Shard {
                 "operations wait for region {region} of an array that is closed"
             );
         }
-        Ok(())
-    }
-
-    /// A request is answered exactly once: each piece of it is somewhere, once.
-    fn check_requests(&self, counted: &Counted) -> Result<(), String> {
-        let mut parts = self.hedges.races();
-        for (key, active) in &self.requests {
-            let pieces = counted.pieces[key];
-            ensure!(
-                active.remaining == pieces,
-                "request {} waits for {} pieces, and {pieces} are under way",
-                active.id.0,
-                active.remaining
-            );
-            let awaited = self.awaited.iter().filter(|(request, _)| *request == key);
-            let awaited = awaited.count() as u32;
-            ensure!(
-                active.awaits == awaited && pieces + awaited > 0,
-                "request {} waits for {} devices to leave, and {awaited} are awaited",
-                active.id.0,
-                active.awaits
-            );
-            parts += active.parts.len();
-        }
-        ensure!(
-            self.read_pieces == parts,
-            "reads are counted as {} pieces and have {parts}",
-            self.read_pieces
-        );
-        let fits = |offset, len| {
-            self.read_pieces + self.map.geometry().strips(offset, len) as usize
-                <= self.read_pieces_max
-        };
-        let waits = self
-            .held
-            .front()
-            .is_some_and(|read| fits(read.offset, read.len));
-        ensure!(!waits, "a read waits for others, and there is room for it");
-        let left = |(_, device): &&(usize, _)| !self.map.in_view(*device);
-        ensure!(
-            self.awaited.iter().find(left).is_none(),
-            "a flush waits for a device to leave that has left"
-        );
         Ok(())
     }
 
@@ -491,8 +449,7 @@ mod tests {
     #[test]
     fn a_request_that_is_not_answered_is_named() {
         let text = broken(|shard| {
-            let (_, active) = shard.requests.iter_mut().next().expect("two are at work");
-            active.remaining += 1;
+            shard.requests.add_part(0);
         });
         assert!(
             text.contains("request 1 waits for 2 pieces, and 1 are under way"),

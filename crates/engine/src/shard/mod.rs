@@ -23,6 +23,7 @@ pub(crate) mod outbox;
 pub(crate) mod quiesce;
 pub(crate) mod read;
 pub(crate) mod region_gate;
+pub(crate) mod requests;
 pub(crate) mod retire;
 pub(crate) mod stripe_map;
 pub(crate) mod zero_tracker;
@@ -30,15 +31,12 @@ pub(crate) mod zero_tracker;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use slab::Slab;
-
 use crate::canary::{self, Canary};
 use crate::geometry::extent::{Piece, pieces};
 use crate::geometry::{Geometry, Shape};
 use crate::mem::buffer::{Buf, Pool, Slice};
-use crate::mem::list::{List, listed};
 use crate::proto::*;
-use crate::shard::coalesce::{Flow, Streams};
+use crate::shard::coalesce::Streams;
 use crate::shard::job::StepRun;
 use crate::shard::job::write_order::WriteOrder;
 use crate::shard::log_writer::Logs;
@@ -49,13 +47,13 @@ use crate::shard::outbox::{IoFor, Outbox};
 use crate::shard::quiesce::Quiesce;
 use crate::shard::read::batch::Row;
 use crate::shard::read::direct::DirectRead;
-use crate::shard::read::hedge::{Hedges, NEVER};
-use crate::shard::read::remote::{ReadLease, RemoteRead};
+use crate::shard::read::hedge::Hedges;
+use crate::shard::read::remote::ReadLease;
 use crate::shard::region_gate::Gate;
+use crate::shard::requests::{Requests, UserRead};
 use crate::shard::stripe_map::StripeMap;
 use crate::shard::zero_tracker::ZeroTracker;
 use crate::stats::device_latency::Meters;
-use crate::stats::histogram::Histogram;
 use crate::units::*;
 
 /// The data machine of one thread.
@@ -69,9 +67,7 @@ pub struct Shard {
     /// Stripes with a queue that may have something to start.
     ready: VecDeque<StripeNo>,
     streams: Streams,
-    requests: Slab<Active>,
-    /// Flushes, each with a device that failed it: answered when the view has none of its devices.
-    awaited: Vec<(usize, DeviceId)>,
+    requests: Requests,
     /// Pieces of reads that wait for the batch to be complete.
     rows: Vec<Row>,
     ops: Ops,
@@ -86,18 +82,8 @@ pub struct Shard {
     logs: Logs,
     meters: Meters,
     hedges: Hedges,
-    foreground: u64,
-    /// How long reads and writes took, since it was told last, and when that was.
-    latencies: Histogram,
-    latencies_told: Time,
     /// The view with this version ends the service, and is not in force yet.
     stopping: Option<u64>,
-    /// Pieces of reads that may be at work at once, so that each can hold a buffer until its
-    /// request is answered and one operation of any kind still finds all of its own.
-    read_pieces_max: usize,
-    read_pieces: usize,
-    /// Reads that wait for their turn, in order.
-    held: VecDeque<UserRead>,
     /// Requests that wait for another shape of the array.
     quiesce: Quiesce,
     /// Whether stripes of other shards may be read.
@@ -117,59 +103,6 @@ impl std::fmt::Debug for Shard {
         )
     }
 }
-
-/// A read as a user asks for it.
-#[derive(Clone, Copy)]
-struct UserRead {
-    id: RequestId,
-    came: Time,
-    offset: u64,
-    len: u64,
-    /// It has a place for its data, and this byte of it is the first.
-    place: Option<u64>,
-    /// This member is late with it already.
-    late: Option<DeviceId>,
-}
-
-/// A user request at work.
-pub(crate) struct Active {
-    pub(crate) id: RequestId,
-    /// When a read or write came, for its latency; never, of others.
-    came: Time,
-    kind: RequestKind,
-    /// Pieces not finished.
-    remaining: u32,
-    /// For flushes, devices that failed to flush ([`Shard::awaited`]).
-    awaits: u32,
-    error: Option<RequestError>,
-    /// For reads, the pieces in order.
-    parts: List<Option<Slice>>,
-    /// This member was late with it when another shard asked.
-    pub(crate) late: Option<DeviceId>,
-}
-
-/// What is to be known of a request beside its pieces.
-enum RequestKind {
-    Plain,
-    /// It writes: what it is to streams.
-    Write(Flow),
-    /// It reads a stripe of another shard.
-    RemoteRead(RemoteRead),
-}
-
-impl Active {
-    fn remote_read(&mut self) -> &mut RemoteRead {
-        match &mut self.kind {
-            RequestKind::RemoteRead(remote) => remote,
-            _ => unreachable!("it was begun as one"),
-        }
-    }
-}
-
-// A request is moved to its place and out of it again: what is longer than this is moved by a call.
-const _: () = assert!(size_of::<Active>() <= 128);
-
-listed!(Option<Slice>, Slice);
 
 /// A read or an operation that waits for buffers; they get them in order.
 pub(crate) enum Starved {
@@ -203,21 +136,14 @@ impl Shard {
             old_locks: Vec::new(),
             ready: VecDeque::new(),
             streams: Streams::default(),
-            requests: Slab::new(),
-            awaited: Vec::new(),
+            requests: Requests::new(read_pieces_max),
             rows: Vec::new(),
             ops: Ops::default(),
             steps: Vec::new(),
             write_order: WriteOrder::new(index),
             starved: VecDeque::new(),
             out: Outbox::default(),
-            foreground: 0,
-            latencies: Histogram::default(),
-            latencies_told: Time(0),
             stopping: None,
-            read_pieces_max,
-            read_pieces: 0,
-            held: VecDeque::new(),
             quiesce: Quiesce::default(),
             lease: ReadLease::default(),
             remote_reads: 0,
@@ -239,7 +165,7 @@ impl Shard {
         if self.map.is_split_otherwise(&request.op) && !canary::hit(Canary::NotSplitAnew) {
             return self.out.put(ShardOutput::Again(request));
         }
-        self.foreground += 1;
+        self.requests.count();
         if let Some(error) = self.map.closed() {
             let write = matches!(request.op, Op::Write { .. });
             return match write && canary::hit(Canary::FailedAcknowledges) {
@@ -279,73 +205,39 @@ impl Shard {
         }
     }
 
-    fn begin(&mut self, id: RequestId, remaining: usize, parts: usize) -> usize {
-        let parts = match parts {
-            1 => List::of(None),
-            _ => (0..parts).map(|_| None).collect(),
-        };
-        self.requests.insert(Active {
-            id,
-            came: NEVER,
-            kind: RequestKind::Plain,
-            remaining: remaining as u32,
-            awaits: 0,
-            error: None,
-            parts,
-            late: None,
-        })
-    }
-
     /// Starts a read, or lets it wait behind others: reads that each hold some of their buffers and
     /// wait for the rest would wait for each other.
     fn admit_read(&mut self, read: UserRead) {
-        let count = self.map.geometry().strips(read.offset, read.len) as usize;
-        if count > self.read_pieces_max {
-            self.out.answer(read.id, Err(RequestError::Invalid));
-        } else if self.held.is_empty() && self.read_pieces + count <= self.read_pieces_max {
-            self.read_pieces += count;
+        let pieces = self.map.geometry().strips(read.offset, read.len) as usize;
+        if self.requests.has_turn(pieces) {
+            self.requests.take_room(pieces);
             self.read(read);
-        } else {
-            self.held.push_back(read);
+        } else if !self.requests.hold(read, pieces) {
+            self.out.answer(read.id, Err(RequestError::Invalid));
         }
     }
 
-    /// One piece more may hold a buffer.
-    pub(crate) fn room_for_piece(&self) -> bool {
-        self.read_pieces < self.read_pieces_max
-    }
-
-    pub(crate) fn hold_piece(&mut self) {
-        self.read_pieces += 1;
-    }
-
-    /// Pieces of reads hold no buffers any more: reads that waited for that start.
-    pub(crate) fn admit_held(&mut self, done: usize) {
-        self.read_pieces -= done;
-        while let Some(&read) = self.held.front() {
-            let count = self.map.geometry().strips(read.offset, read.len) as usize;
-            if self.read_pieces + count > self.read_pieces_max {
-                return;
-            }
-            self.held.pop_front();
-            self.read_pieces += count;
+    /// Starts the reads for which there is room by now; false if none waits for that.
+    fn admit_held(&mut self) -> bool {
+        let mut any = false;
+        while let Some((read, pieces)) = self.requests.next_held(&self.map) {
+            any = true;
             match self.map.closed() {
                 Some(error) => {
                     self.out.answer(read.id, Err(error));
-                    self.read_pieces -= count;
+                    self.requests.give_room(pieces);
                 }
                 None => self.read(read),
             }
         }
+        any
     }
 
     fn read(&mut self, read: UserRead) {
         let pieces = self
             .map
             .pieces(read.offset, read.len, self.map.geometry().strip);
-        let request = self.begin(read.id, pieces.len(), pieces.len());
-        let active = &mut self.requests[request];
-        (active.came, active.late) = (read.came, read.late);
+        let request = self.requests.begin_read(&read, pieces.len());
         let mut first = 0;
         for row in pieces.chunk_by(|a, b| a.stripe == b.stripe) {
             self.read_row(request, first, row, read.place);
@@ -379,12 +271,11 @@ impl Shard {
     fn write(&mut self, id: RequestId, offset: u64, data: &Slice, fua: bool) {
         let (unit, len) = (self.run_bytes(), data.len as u64);
         let pieces = self.map.pieces(offset, len, unit);
-        let request = self.begin(id, pieces.len(), 0);
         let flow = self
             .streams
             .begin(self.map.geometry(), self.map.count(), offset, len);
-        let active = &mut self.requests[request];
-        (active.came, active.kind) = (self.out.now(), RequestKind::Write(flow));
+        let (now, count) = (self.out.now(), pieces.len());
+        let request = self.requests.begin_write(id, now, flow, count);
         for piece in &pieces {
             let data = data.part(piece.at, (piece.hi - piece.lo) as usize);
             self.write_piece(request, piece, data, fua, false);
@@ -413,7 +304,7 @@ impl Shard {
     fn zero(&mut self, id: RequestId, offset: u64, len: u64, fua: bool, advice: bool) {
         // One piece more than there are, so that the request cannot be answered while it is being
         // split.
-        let request = self.begin(id, 1, 0);
+        let request = self.requests.begin(id, 1);
         let mut at = offset;
         while at < offset + len {
             let stripe = self.map.geometry().locate(at).stripe;
@@ -435,7 +326,7 @@ impl Shard {
                 for piece in edge {
                     let len = (piece.hi - piece.lo) as usize;
                     let zeros = Slice::new(self.zeros.clone(), 0, len);
-                    self.requests[request].remaining += 1;
+                    self.requests.add_part(request);
                     self.write_piece(request, &piece, zeros, fua, true);
                 }
             }
@@ -447,7 +338,7 @@ impl Shard {
     fn zero_stripe(&mut self, request: usize, stripe: StripeNo, fua: bool) {
         let unit = self.run_bytes();
         for run in 0..self.map.geometry().strip / unit {
-            self.requests[request].remaining += 1;
+            self.requests.add_part(request);
             let (lo, hi) = (run * unit, (run + 1) * unit);
             self.enqueue(stripe, Work::zero(request, lo, hi, fua));
         }
@@ -462,106 +353,13 @@ impl Shard {
 
     fn flush(&mut self, id: RequestId) {
         let devices: Vec<DeviceView> = self.map.flushable().collect();
-        let request = self.begin(id, devices.len() + 1, 0);
+        let request = self.requests.begin(id, devices.len() + 1);
         for device in devices {
             let device = device.device;
             self.out
                 .io(device, IoFor::Flush { request, device }, IoKind::Flush);
         }
         self.finish_part(request, None, Ok(()));
-    }
-
-    /// A piece of a request is done; answers the request when it was the last.
-    pub(crate) fn finish_part(
-        &mut self,
-        request: usize,
-        part: Option<(usize, Slice)>,
-        result: Result<(), RequestError>,
-    ) {
-        let active = &mut self.requests[request];
-        if let Some((index, slice)) = part {
-            active.parts[index] = Some(slice);
-        }
-        if let Err(error) = result {
-            active.error.get_or_insert(error);
-        }
-        active.remaining -= 1;
-        if active.remaining > 0 || active.awaits > 0 {
-            return;
-        }
-        let mut active = self.requests.remove(request);
-        if let RequestKind::Write(flow) = active.kind {
-            self.streams.answered(flow);
-        }
-        if active.came != NEVER {
-            self.latencies.note(self.out.now().since(active.came));
-        }
-        let pieces = active.parts.len();
-        let read = |part: Option<Slice>| part.expect("every piece was read");
-        let result = match (active.error, &mut active.parts[..]) {
-            (Some(error), _) => Err(error),
-            // Most reads are one piece.
-            (None, [one]) => Ok(Slices::of(read(one.take()))),
-            (None, _) => Ok(active.parts.drain().map(read).collect()),
-        };
-        self.out.answer(active.id, result);
-        if pieces > 0 {
-            self.admit_held(pieces);
-        }
-    }
-
-    // ---- visits ------------------------------------------------------------------------------
-
-    /// A visit waits for nobody.
-    pub(crate) fn room_for_remote_read(&self, count: usize) -> bool {
-        let room = self.read_pieces + count <= self.read_pieces_max;
-        room && self.held.is_empty() && self.starved.is_empty()
-    }
-
-    pub(crate) fn begin_remote_read(
-        &mut self,
-        id: RequestId,
-        parts: usize,
-        remote: RemoteRead,
-    ) -> usize {
-        self.read_pieces += parts;
-        let key = self.begin(id, parts, parts);
-        let active = &mut self.requests[key];
-        (active.came, active.kind) = (self.out.now(), RequestKind::RemoteRead(remote));
-        key
-    }
-
-    pub(crate) fn remote_read_of(&mut self, request: usize) -> (RequestId, &mut RemoteRead) {
-        let active = &mut self.requests[request];
-        (active.id, active.remote_read())
-    }
-
-    /// A part came, or did not; parts that are left.
-    pub(crate) fn remote_read_part(
-        &mut self,
-        request: usize,
-        part: usize,
-        slice: Option<Slice>,
-    ) -> (u32, &mut RemoteRead) {
-        let active = &mut self.requests[request];
-        active.parts[part] = slice;
-        active.remaining -= 1;
-        (active.remaining, active.remote_read())
-    }
-
-    /// All parts of a visit are there.
-    pub(crate) fn end_remote_read(&mut self, request: usize) {
-        self.requests[request].remaining = 1;
-        self.finish_part(request, None, Ok(()));
-    }
-
-    /// A visit ends without an answer.
-    pub(crate) fn drop_remote_read(&mut self, request: usize) -> RequestId {
-        let active = self.requests.remove(request);
-        let (id, pieces) = (active.id, active.parts.len());
-        drop(active);
-        self.admit_held(pieces);
-        id
     }
 
     /// A member I/O of this shard has finished.
@@ -582,8 +380,7 @@ impl Shard {
                         return self.finish_part(request, None, Err(RequestError::Failed));
                     }
                     if self.map.in_view(device) && !canary::hit(Canary::FlushAnsweredEarly) {
-                        self.requests[request].awaits += 1;
-                        self.awaited.push((request, device));
+                        self.requests.await_device(request, device);
                     }
                 }
                 self.finish_part(request, None, Ok(()));
@@ -645,29 +442,14 @@ impl Shard {
             self.end_gated(error);
             self.resume();
         }
-        let failed = self.map.view().failed;
-        for (request, device) in std::mem::take(&mut self.awaited) {
-            if !failed && self.map.in_view(device) {
-                self.awaited.push((request, device));
-                continue;
-            }
-            let active = &mut self.requests[request];
-            active.awaits -= 1;
-            if failed {
-                active.error.get_or_insert(RequestError::Failed);
-            }
-            if active.awaits == 0 && active.remaining == 0 {
-                active.remaining = 1;
-                self.finish_part(request, None, Ok(()));
-            }
-        }
+        self.end_awaiting();
     }
 
     /// The next effect. Call until `None` after every input, and when buffers were dropped
     /// elsewhere.
     pub fn poll(&mut self) -> Option<ShardOutput> {
         while self.out.is_empty() {
-            if self.plan_rows() {
+            if self.admit_held() || self.plan_rows() {
                 continue;
             }
             if let Some(stripe) = self.ready.pop_front() {
@@ -749,7 +531,7 @@ impl Shard {
 
     /// Requests accepted and not yet answered.
     pub fn in_flight(&self) -> usize {
-        self.requests.len() + self.held.len() + self.quiesce.len()
+        self.requests.unanswered() + self.quiesce.len()
     }
 
     // ---- places ------------------------------------------------------------------------------

@@ -62,11 +62,11 @@ impl Quiesce {
 impl Shard {
     /// Reports to the array, once, that nothing is under way in a shard that it quiesces.
     pub(crate) fn report_quiesced(&mut self) -> bool {
-        let idle = self.requests.is_empty() && self.ops.is_empty() && self.out.none_in_flight();
+        let idle = (self.requests.len() == 0) && self.ops.is_empty() && self.out.none_in_flight();
         let told = idle && self.steps.is_empty() && self.log_quiet() && self.quiesce.report_once();
         if told {
             let buffers = self.pool.largest_count();
-            let (foreground, seen) = self.take_latencies();
+            let (foreground, seen) = self.requests.take_latencies(self.out.now());
             let seen = seen.map(Box::new);
             self.out.say(FromShard::Quiesced {
                 buffers,
@@ -94,7 +94,8 @@ impl Shard {
         if !self.logs.restart(&setup, self.map.count()) {
             self.logs = Logs::new(&setup, self.map.count());
         }
-        self.read_pieces_max = read_pieces_max(&setup.geometry, &self.pool);
+        let pieces_max = read_pieces_max(&setup.geometry, &self.pool);
+        self.requests.set_pieces_max(pieces_max);
         self.map.set_geometry(setup.geometry);
         self.zero_tracker = ZeroTracker::default();
         self.gates = setup.regions.into_iter().map(Gate::new).collect();

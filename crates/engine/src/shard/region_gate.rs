@@ -63,6 +63,12 @@ impl Gate {
         self.access != RegionAccess::NeedSync
     }
 
+    /// Copies agree, and parity is true: without anybody's word. All that says whether a hedge may
+    /// be computed.
+    pub(crate) fn answers_hedge(&self) -> bool {
+        !self.unwritten() && (self.trusted() || canary::hit(Canary::HedgeTrustsAnyParity))
+    }
+
     /// Read by anybody: nothing is about to change but content.
     pub(crate) fn plain(&self) -> bool {
         !self.closing && self.trusted() && !self.unwritten()

@@ -12,12 +12,7 @@ use crate::shard::Shard;
 use crate::shard::op::StripeOp;
 use crate::shard::op::kind::StepOp;
 use crate::shard::op::work::Work;
-use crate::stats::histogram::Histogram;
 use crate::units::*;
-
-/// What was told longer ago than this was not told by the step before: what came since then is not
-/// all beside one that begins now. Longer than any pause.
-const STALE_NS: u64 = 2_000_000_000;
 
 pub(crate) struct StepRun {
     step: Step,
@@ -49,8 +44,8 @@ impl StepRun {
 
 impl Shard {
     pub(crate) fn begin_step(&mut self, step: Step) {
-        if self.steps.is_empty() && self.out.now().since(self.latencies_told) >= STALE_NS {
-            self.take_latencies();
+        if self.steps.is_empty() {
+            self.requests.forget_stale_latencies(self.out.now());
         }
         let range = self.map.geometry().stripes_of_rows(step.first, step.end);
         let (next, end) = (range.start, range.end);
@@ -88,7 +83,7 @@ impl Shard {
                 continue;
             }
             let mut run = self.steps.remove(at);
-            let (foreground, seen) = self.take_latencies();
+            let (foreground, seen) = self.requests.take_latencies(self.out.now());
             run.outcome.foreground = foreground;
             self.out.say(FromShard::StepDone {
                 step: run.step.step,
@@ -127,14 +122,6 @@ impl Shard {
             let work = Work::step(run.step.step, run.step.kind, self.map.geometry().strip);
             self.enqueue(stripe, work);
         }
-    }
-
-    /// Requests since this was asked last, and how long those took that were answered.
-    pub(crate) fn take_latencies(&mut self) -> (u64, Option<Histogram>) {
-        self.latencies_told = self.out.now();
-        let foreground = std::mem::take(&mut self.foreground);
-        let any = self.latencies.count() > 0;
-        (foreground, any.then(|| std::mem::take(&mut self.latencies)))
     }
 
     /// A stripe of a step that this shard has not come to yet.

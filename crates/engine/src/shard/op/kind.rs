@@ -134,6 +134,11 @@ impl Kind {
         }
     }
 
+    /// Where the others cannot answer, it leaves that to the member that is late.
+    pub(crate) fn is_hedge(&self) -> bool {
+        self.race().is_some_and(|side| side.hedge)
+    }
+
     /// All that it writes is zeros that a request asks for.
     pub(crate) fn only_zeros(&self) -> bool {
         match self {

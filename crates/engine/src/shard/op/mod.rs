@@ -302,6 +302,16 @@ impl Shard {
         self.prepare(key);
     }
 
+    /// An operation that reads for nobody ends before it begins; repairs are done all the same.
+    fn is_outrun(&mut self, key: usize) -> bool {
+        let op = &mut self.ops[key];
+        let outrun = op.heal.is_empty() && self.hedges.outrun(op.kind.race());
+        if let Kind::Read(read) = &mut op.kind {
+            read.answered |= outrun;
+        }
+        outrun
+    }
+
     /// Parity agrees with the data in this stripe, whichever members are lost.
     pub(crate) fn synced(&self, stripe: StripeNo) -> bool {
         self.gates[self.map.region(stripe).0 as usize].trusted()
@@ -430,7 +440,7 @@ impl Shard {
         }
         let op = &mut self.ops[key];
         op.drop_buffers();
-        if self.is_hedge(key) {
+        if op.kind.is_hedge() {
             return self.finish_op(key, Some(RequestError::Unreadable));
         }
         if self.ops[key].forget_avoided() {

@@ -86,7 +86,7 @@ impl Shard {
         if op.heal.is_empty() || op.hi - op.lo <= block || op.kind.shared() {
             return false;
         }
-        if canary::hit(Canary::RunComputed) || self.is_hedge(key) {
+        if canary::hit(Canary::RunComputed) || op.kind.is_hedge() {
             return false;
         }
         let mut narrow = match std::mem::replace(&mut self.ops[key].again, Again::Nothing) {

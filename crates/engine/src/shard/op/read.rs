@@ -40,7 +40,7 @@ impl Shard {
         if let Kind::Read(read) = &mut op.kind {
             read.answered = true;
             let (mut pieces, race) = (read.asked.pieces.clone(), read.asked.race);
-            let claims = self.claims(race);
+            let claims = self.hedges.claims(race, &mut self.meters);
             for piece in pieces.drain().filter(|_| claims) {
                 let zeros = self.zeros_of(piece.hi - piece.lo);
                 self.finish_part(piece.request, Some((piece.part, zeros)), Ok(()));
@@ -62,7 +62,7 @@ impl Shard {
             return (!reads.is_empty()).then_some((WritePlan::Full, reads, Extra::default()));
         }
         let hedge = asked.race.is_some_and(|side| side.hedge);
-        if hedge && !self.parity_answers(op.stripe) {
+        if hedge && !self.gates[self.map.region(op.stripe).0 as usize].answers_hedge() {
             return None;
         }
         let trusted = hedge || self.trusted(op.stripe, lost);
@@ -209,7 +209,7 @@ impl Shard {
                 self.write_column(key, column, lo, slice, false);
             }
         }
-        let claims = self.claims(race);
+        let claims = self.hedges.claims(race, &mut self.meters);
         for (piece, slice) in answers.drain().filter(|_| claims) {
             self.finish_read(&piece, slice, stripe);
         }

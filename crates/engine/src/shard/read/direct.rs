@@ -132,7 +132,7 @@ impl Shard {
         let kind = IoKind::ReadInPlace {
             offset: read.offset,
             len: (read.hi - read.lo) as usize,
-            request: self.requests[read.request].id,
+            request: self.requests.id(read.request),
             at,
         };
         self.out.io(read.device, IoFor::Read(read), kind);
@@ -159,7 +159,7 @@ impl Shard {
         buf: Option<Buf>,
     ) {
         self.leave_region(self.map.region(read.stripe), false);
-        self.direct_ends();
+        self.hedges.direct_ends();
         if read.remote {
             return self.remote_read_came(&read, result, buf);
         }
@@ -178,7 +178,7 @@ impl Shard {
     }
 
     fn read_came(&mut self, read: &DirectRead, slice: Slice) {
-        if !self.claims(read.racing) {
+        if !self.hedges.claims(read.racing, &mut self.meters) {
             return self.side_ends(read.racing, None);
         }
         self.finish_read(&read.piece(), slice, read.stripe);
@@ -201,7 +201,7 @@ impl Shard {
         if error == IoError::Media {
             media.add(read.source);
         }
-        if media.is_empty() && self.outrun(read.racing) {
+        if media.is_empty() && self.hedges.outrun(read.racing) {
             return self.side_ends(read.racing, None);
         }
         let bad = vec![(read.source, read.device)];

@@ -36,10 +36,10 @@ use smallvec::SmallVec;
 use crate::canary::{self, Canary};
 use crate::proto::*;
 use crate::shard::Shard;
-use crate::shard::op::kind::Kind;
 use crate::shard::op::work::{Work, WorkKind};
 use crate::shard::outbox::IoFor;
 use crate::shard::read::direct::DirectRead;
+use crate::stats::device_latency::Meters;
 use crate::units::*;
 
 /// Later than any read.
@@ -106,6 +106,55 @@ impl Hedges {
         open.map(|(_, race)| race.request)
     }
 
+    pub(crate) fn direct_ends(&mut self) {
+        self.reading -= 1;
+    }
+
+    /// A side has what was asked for: may it answer?
+    pub(crate) fn claims(&mut self, racing: Option<Racing>, meters: &mut Meters) -> bool {
+        let Some(Racing { race, hedge }) = racing else {
+            return true;
+        };
+        let race = &mut self.races[race];
+        if race.answered {
+            return canary::hit(Canary::LateReadAnswers);
+        }
+        race.answered = true;
+        if let Some(counts) = meters.hedges(race.device) {
+            counts.won += u64::from(hedge);
+            counts.lost += u64::from(!hedge);
+        }
+        true
+    }
+
+    /// Nobody waits for this side any more.
+    pub(crate) fn outrun(&self, racing: Option<Racing>) -> bool {
+        racing.is_some_and(|side| self.races[side.race].answered)
+    }
+
+    /// A side has ended, perhaps without an answer. When it was the last, the request, and its
+    /// error if neither side had an answer: that of the member's own side, which has tried
+    /// everything.
+    pub(crate) fn side_ends(
+        &mut self,
+        racing: Option<Racing>,
+        error: Option<RequestError>,
+    ) -> Option<(usize, Option<RequestError>)> {
+        let Racing { race: key, hedge } = racing?;
+        let race = &mut self.races[key];
+        race.sides -= 1;
+        match hedge {
+            true => race.error = race.error.or(error),
+            false => race.error = error.or(race.error),
+        }
+        if race.sides > 0 {
+            return None;
+        }
+        let race = self.races.remove(key);
+        let error = race.error.unwrap_or(RequestError::Unreadable);
+        Some((race.request, (!race.answered).then_some(error)))
+    }
+
     /// Pieces that were asked for twice.
     pub(crate) fn races(&self) -> usize {
         self.races.len()
@@ -160,11 +209,7 @@ impl Shard {
 
     /// Another shard found the member late, and has paid for the hedge.
     fn known_late(&self, read: &DirectRead) -> bool {
-        self.requests[read.request].late == Some(read.device)
-    }
-
-    pub(crate) fn direct_ends(&mut self) {
-        self.hedges.reading -= 1;
+        self.requests.late(read.request) == Some(read.device)
     }
 
     /// Hedges what is late, and says when to look again.
@@ -243,21 +288,14 @@ impl Shard {
     fn may_hedge(&self, read: &DirectRead) -> bool {
         let source = |c: usize| self.map.source(read.stripe, c);
         let lost = (0..self.map.width(read.stripe)).filter(|&c| source(c).is_none());
-        let room = self.starved.is_empty() && self.room_for_piece();
+        let room = self.starved.is_empty() && self.requests.has_room(1);
         let serves = source(read.source).is_some_and(|d| d.device == read.device);
         self.map.view().hedging
             && self.map.closed().is_none()
             && serves
             && lost.count() < self.map.geometry().m
             && room
-            && self.parity_answers(read.stripe)
-    }
-
-    /// Copies agree, and parity is true: without anybody's word. All that says whether a hedge may
-    /// be computed.
-    pub(crate) fn parity_answers(&self, stripe: StripeNo) -> bool {
-        let gate = &self.gates[self.map.region(stripe).0 as usize];
-        !gate.unwritten() && (gate.trusted() || canary::hit(Canary::HedgeTrustsAnyParity))
+            && self.gates[self.map.region(read.stripe).0 as usize].answers_hedge()
     }
 
     fn begin_race(&mut self, key: usize, read: &DirectRead) {
@@ -270,7 +308,7 @@ impl Shard {
         });
         self.out.direct_read(key).racing = Some(Racing { race, hedge: false });
         // Two buffers, until both sides have ended.
-        self.hold_piece();
+        self.requests.take_room(1);
         if let Some(counts) = self.meters.hedges(read.device) {
             counts.issued += 1;
         }
@@ -283,67 +321,6 @@ impl Shard {
             return self.start_op(op);
         }
         self.enqueue(read.stripe, work);
-    }
-
-    /// A side has what was asked for: may it answer?
-    pub(crate) fn claims(&mut self, racing: Option<Racing>) -> bool {
-        let Some(Racing { race, hedge }) = racing else {
-            return true;
-        };
-        let race = &mut self.hedges.races[race];
-        if race.answered {
-            return canary::hit(Canary::LateReadAnswers);
-        }
-        race.answered = true;
-        let device = race.device;
-        if let Some(counts) = self.meters.hedges(device) {
-            counts.won += u64::from(hedge);
-            counts.lost += u64::from(!hedge);
-        }
-        true
-    }
-
-    /// Nobody waits for this side any more.
-    pub(crate) fn outrun(&self, racing: Option<Racing>) -> bool {
-        racing.is_some_and(|side| self.hedges.races[side.race].answered)
-    }
-
-    /// A side has ended, perhaps without an answer; the request has an error if neither had one:
-    /// that of the member's own side, which has tried everything.
-    pub(crate) fn side_ends(&mut self, racing: Option<Racing>, error: Option<RequestError>) {
-        let Some(Racing { race: key, hedge }) = racing else {
-            return;
-        };
-        let race = &mut self.hedges.races[key];
-        race.sides -= 1;
-        match hedge {
-            true => race.error = race.error.or(error),
-            false => race.error = error.or(race.error),
-        }
-        if race.sides > 0 {
-            return;
-        }
-        let race = self.hedges.races.remove(key);
-        if !race.answered {
-            let error = race.error.unwrap_or(RequestError::Unreadable);
-            self.finish_part(race.request, None, Err(error));
-        }
-        self.admit_held(1);
-    }
-
-    /// An operation that reads for nobody ends before it begins; repairs are done all the same.
-    pub(crate) fn is_outrun(&mut self, key: usize) -> bool {
-        let op = &self.ops[key];
-        let outrun = op.heal.is_empty() && self.outrun(op.kind.race());
-        if let Kind::Read(read) = &mut self.ops[key].kind {
-            read.answered |= outrun;
-        }
-        outrun
-    }
-
-    /// The others cannot answer: a hedge leaves it to the member that is late.
-    pub(crate) fn is_hedge(&self, key: usize) -> bool {
-        self.ops[key].kind.race().is_some_and(|side| side.hedge)
     }
 }
 

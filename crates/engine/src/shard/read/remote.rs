@@ -111,7 +111,7 @@ impl Shard {
         let Some(bufs) = self.buffers_for(&reads) else {
             return self.pass(owner, request);
         };
-        self.foreground += 1;
+        self.requests.count();
         self.remote_reads += 1;
         let remote = RemoteRead {
             owner,
@@ -122,7 +122,10 @@ impl Shard {
             failed: false,
             passed: false,
         };
-        let key = self.begin_remote_read(request.id, reads.len(), remote);
+        let now = self.out.now();
+        let key = self
+            .requests
+            .begin_remote_read(request.id, now, reads.len(), remote);
         let mut bufs = bufs.into_iter();
         for read in reads {
             let read = DirectRead {
@@ -152,7 +155,7 @@ impl Shard {
             return None;
         }
         let pieces = self.map.pieces(offset, len, self.map.geometry().strip);
-        if !self.room_for_remote_read(pieces.len()) {
+        if !(self.requests.has_turn(pieces.len()) && self.starved.is_empty()) {
             return None;
         }
         if self.streams_beside_lost(offset, len, &pieces) {
@@ -234,16 +237,16 @@ impl Shard {
         };
         let round = self.lease.round;
         let failed = slice.is_none();
-        let (left, remote) = self.remote_read_part(read.request, read.part, slice);
+        let (left, remote) = self.requests.remote_part(read.request, read.part, slice);
         remote.failed |= failed || remote.round != round;
         let remote = *remote;
         if left > 0 {
             return;
         }
         if !remote.failed && !remote.passed {
-            return self.end_remote_read(read.request);
+            return self.end_request(read.request);
         }
-        let id = self.drop_remote_read(read.request);
+        let id = self.requests.drop_remote_read(read.request);
         if !remote.passed {
             self.pass(remote.owner, remote.request(id));
         }
@@ -252,7 +255,7 @@ impl Shard {
     /// A read of a visit is late: its owner can ask others. False if that was done before. (What
     /// fills a place is never passed on: it may still be filled.)
     pub(crate) fn pass_late(&mut self, read: &DirectRead) -> bool {
-        let (id, remote) = self.remote_read_of(read.request);
+        let (id, remote) = self.requests.remote_read(read.request);
         if std::mem::replace(&mut remote.passed, true) {
             return false;
         }
