@@ -28,7 +28,7 @@ pub(super) const OWNERS: [Owner; 2] = [
         name: "Shard",
         folder: "crates/engine/src/shard/",
         // The stripe operation: one state machine.
-        most: 12,
+        most: 10,
     },
     Owner {
         name: "Array",

@@ -16,7 +16,7 @@
 //! Deliberately absent: how writes are put together (see `op::queue`).
 
 use crate::geometry::Geometry;
-use crate::shard::Shard;
+use crate::shard::stripe_map::StripeMap;
 use crate::units::*;
 
 /// Streams that are followed at once.
@@ -232,58 +232,36 @@ impl Streams {
         !self.waiting.is_empty()
     }
 
+    /// How many bytes of a stream are worth waiting for in this stripe, which takes `whole`.
+    pub(crate) fn worth_waiting_for(&self, stripe: StripeNo, whole: u64, map: &StripeMap) -> u64 {
+        let (geometry, count) = (map.geometry(), map.count());
+        // What is a stream's only request does not wait for itself.
+        let mut expected = self.expected(geometry, count, stripe);
+        match expected.any(|front| front.requests > 1) {
+            true => whole.min(self.near(geometry, count, stripe) / 2),
+            false => 0,
+        }
+    }
+
+    /// A stripe where work has waited long enough or has nothing to wait for any more; any, if it
+    /// `must_go`.
+    pub(crate) fn next_to_go(
+        &mut self,
+        now: Time,
+        must_go: bool,
+        map: &StripeMap,
+    ) -> Option<StripeNo> {
+        let waits = |waiting: &Waiting| {
+            let mut expected = self.expected(map.geometry(), map.count(), waiting.stripe);
+            waiting.until > now && !must_go && expected.next().is_some()
+        };
+        let at = self.waiting.iter().position(|waiting| !waits(waiting))?;
+        Some(self.waiting.remove(at).stripe)
+    }
+
     /// When the first has waited long enough.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.waiting.iter().map(|waiting| waiting.until).min()
-    }
-}
-
-impl Shard {
-    /// Nothing else is at work, so nothing may wait.
-    fn must_go(&self) -> bool {
-        (self.ops.is_empty() && self.out.none_in_flight()) || self.map.closed().is_some()
-    }
-
-    /// How many bytes of a stream are worth waiting for in this stripe.
-    pub(crate) fn worth_waiting_for(&self, stripe: StripeNo) -> u64 {
-        // Without parity writes are not gathered (see `op::queue`), and copies are whole by
-        // themselves.
-        let plain = self.map.geometry().m == 0 || self.map.geometry().mirrored();
-        if plain || self.must_go() {
-            return 0;
-        }
-        // What is a stream's only request does not wait for itself.
-        let mut expected = self
-            .streams
-            .expected(self.map.geometry(), self.map.count(), stripe);
-        if !expected.any(|front| front.requests > 1) {
-            return 0;
-        }
-        let whole = self.run_bytes() * self.map.shape(stripe).k as u64;
-        let near = self
-            .streams
-            .near(self.map.geometry(), self.map.count(), stripe);
-        whole.min(near / 2)
-    }
-
-    /// Starts what has waited long enough or has nothing to wait for any more, and all that waits
-    /// if nothing else is at work.
-    pub(crate) fn let_go(&mut self) -> bool {
-        let (mut at, mut any) = (0, false);
-        while let Some(&Waiting { stripe, until }) = self.streams.waiting.get(at) {
-            let mut expected = self
-                .streams
-                .expected(self.map.geometry(), self.map.count(), stripe);
-            if until > self.out.now() && !self.must_go() && expected.next().is_some() {
-                at += 1;
-                continue;
-            }
-            drop(expected);
-            self.streams.waiting.remove(at);
-            self.pump(stripe, true);
-            any = true;
-        }
-        any
     }
 }
 

@@ -87,7 +87,7 @@ impl Shard {
 
     /// Writes may start in the region, or are at work there.
     pub fn is_written(&self, region: RegionNo) -> bool {
-        let gate = self.gates.get(region.0 as usize);
+        let gate = self.gates.iter().nth(region.0 as usize);
         gate.is_some_and(|gate| gate.is_written())
     }
 
@@ -105,8 +105,8 @@ impl Shard {
         let mut counted = Counted {
             pending: vec![0; self.ops.keys()],
             pieces: vec![0; self.requests.keys()],
-            users: vec![0; self.gates.len()],
-            writers: vec![0; self.gates.len()],
+            users: vec![0; self.gates.iter().len()],
+            writers: vec![0; self.gates.iter().len()],
             direct: 0,
             batches: Vec::new(),
         };
@@ -139,7 +139,7 @@ impl Shard {
             counted.writers[region(op.stripe)] += u32::from(op.counts == CountsAs::Writer);
             of_op(op, |request| counted.pieces[request] += 1);
         }
-        for work in self.locks.values().flat_map(|lock| lock.waiting()) {
+        for work in self.queue.waiting() {
             of_work(work, |request| counted.pieces[request] += 1);
         }
         for starved in &self.starved {
@@ -156,16 +156,7 @@ impl Shard {
 
     /// The order of operations on a stripe (`op::queue`).
     fn check_stripes(&self) -> Result<(), String> {
-        let mut held = 0;
-        for (&stripe, lock) in &self.locks {
-            lock.check(stripe, &self.ops, self.streams.waits(stripe))?;
-            held += lock.at_work();
-        }
-        ensure!(
-            held == self.ops.len(),
-            "{} operations are at work, and {held} hold their range",
-            self.ops.len()
-        );
+        self.queue.check(&self.ops, &self.streams)?;
         let nothing = self.ops.is_empty() && self.out.none_in_flight();
         let waits = nothing && self.streams.any_waits();
         ensure!(!waits, "work of a stream waits while nothing is at work");
@@ -183,9 +174,9 @@ impl Shard {
                 "operation {key} on stripe {stripe} counts {} I/Os and has {pending} ({phase:?})",
                 op.pending
             );
-            let gate = &self.gates[self.map.region(op.stripe).0 as usize];
+            let gate = &self.gates[self.map.region(op.stripe)];
             let parked = gate.parked().contains(&key);
-            let gated = gate.waiting.contains(&key);
+            let gated = gate.waiting().contains(&key);
             let starves = |starved: &Starved| matches!(starved, Starved::Op(op) if *op == key);
             let starved = self.starved.iter().any(starves);
             waiting += usize::from(parked) + usize::from(gated) + usize::from(starved);
@@ -218,7 +209,7 @@ impl Shard {
         let keys = self
             .gates
             .iter()
-            .map(|gate| gate.waiting.len() + gate.parked().len());
+            .map(|gate| gate.waiting().len() + gate.parked().len());
         let all = keys.sum::<usize>() + self.starved.iter().filter(|s| is_op(s)).count();
         ensure!(
             all == waiting,
@@ -248,7 +239,7 @@ impl Shard {
         let counts = counted.users.iter().zip(&counted.writers);
         for (region, (gate, (&users, &writers))) in self.gates.iter().zip(counts).enumerate() {
             gate.check(region, users, writers)?;
-            let waits = self.map.closed().is_some() && !gate.waiting.is_empty();
+            let waits = self.map.closed().is_some() && !gate.waiting().is_empty();
             ensure!(
                 !waits,
                 "operations wait for region {region} of an array that is closed"
@@ -271,7 +262,7 @@ impl Shard {
     /// Steps of jobs (`job`).
     fn check_steps(&self) -> Result<(), String> {
         let at_work = self.ops.iter().filter_map(|(_, op)| op.kind.step());
-        let waiting = self.locks.values().flat_map(|lock| lock.waiting());
+        let waiting = self.queue.waiting();
         let waiting = waiting.filter_map(|work| match work.kind {
             WorkKind::Step(step) => Some(step),
             _ => None,
@@ -280,10 +271,7 @@ impl Shard {
             true => return Ok(()),
             false => at_work.chain(waiting).map(|step| step.step).collect(),
         };
-        for run in &self.steps {
-            let count = steps.iter().filter(|&&step| step == run.step()).count();
-            run.check(count as u64)?;
-        }
+        self.steps.check(&steps)?;
         for key in self.write_order.waiting() {
             let waits =
                 self.ops.contains(key) && matches!(self.ops[key].phase, Phase::AwaitToken(_));
@@ -302,7 +290,7 @@ impl Shard {
             !self.quiesce.is_held() || under_way == (0, 0, 0) && self.steps.is_empty(),
             "the shard holds, and (requests, operations, I/Os) are under way: {under_way:?}"
         );
-        let idle = self.out.is_empty() && self.ready.is_empty() && self.rows.is_empty();
+        let idle = self.out.is_empty() && self.queue.none_ready() && self.rows.is_empty();
         ensure!(idle, "the shard was not polled to its end");
         Ok(())
     }
@@ -406,7 +394,7 @@ mod tests {
 
     #[test]
     fn an_operation_that_nothing_wakes_is_named() {
-        let forgotten = broken(|shard| shard.gates[1].waiting.clear());
+        let forgotten = broken(|shard| drop(shard.gates[RegionNo(1)].take_waiting()));
         assert!(
             forgotten.contains("waits for nothing that comes (Gate"),
             "{forgotten}"
@@ -429,14 +417,14 @@ mod tests {
     #[test]
     fn a_write_in_a_region_that_is_not_dirty_is_named() {
         let text = broken(|shard| {
-            shard.gates[0] = super::super::region_gate::Gate::new(RegionAccess::Clean)
+            shard.gates[RegionNo(0)] = super::super::region_gate::Gate::new(RegionAccess::Clean)
         });
         assert!(text.contains("region 0 counts 0 users"), "{text}");
         let text = broken(|shard| {
             let key = key_of(shard, Phase::at_gate);
-            shard.gates[1].waiting.clear();
-            shard.gates[1].enter();
-            shard.gates[1].users += 1;
+            shard.gates[RegionNo(1)].take_waiting();
+            shard.gates[RegionNo(1)].enter();
+            shard.gates[RegionNo(1)].begin_use();
             shard.ops[key].counts = CountsAs::Writer;
             (shard.ops[key].phase, shard.ops[key].pending) = (Phase::List(Answer::Unlisted), 0);
         });
@@ -465,8 +453,7 @@ mod tests {
             let work = Work::zero(0, 0, 4096, false);
             let k = shard.map.shape(stripe).k;
             let other = shard.ops.insert(stripe, k, work);
-            let lock = shard.locks.get_mut(&stripe).expect("it is at work there");
-            lock.hold(other, 0, 4096);
+            shard.queue.hold(stripe, other, 0, 4096, false);
         });
         assert!(text.contains("of stripe 0 overlap"), "{text}");
     }

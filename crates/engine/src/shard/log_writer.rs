@@ -35,9 +35,9 @@ use crate::log::sequence::{Active, NUMBERS_SHORT};
 use crate::mem::buffer::{Buf, Slice};
 use crate::mem::list::{List, listed};
 use crate::proto::*;
-use crate::shard::Shard;
-use crate::shard::outbox::IoFor;
+use crate::shard::outbox::{IoFor, Outbox};
 use crate::shard::retire::Retiring;
+use crate::shard::stripe_map::StripeMap;
 use crate::units::*;
 
 /// Batches in flight on one member: one is being written while the next gathers, and a second
@@ -57,9 +57,9 @@ pub(crate) struct Logs {
     /// Checksum of a logical block of zeros.
     pub(crate) zero_sum: u32,
     log_offset: u64,
-    pub(crate) plan: Option<LogPlan>,
+    plan: Option<LogPlan>,
     next: u64,
-    pub(crate) from: u64,
+    from: u64,
     /// Operations that have records and are not over.
     active: Active,
     lanes: BTreeMap<DeviceId, Lane>,
@@ -72,7 +72,7 @@ pub(crate) struct Logs {
     buffers: Vec<Buf>,
     pub(crate) sums: SumsMemory,
     /// Operations at work when the view with `from` came.
-    pub(crate) draining: Option<BTreeSet<usize>>,
+    draining: Option<BTreeSet<usize>>,
     /// Operations that wait until records are retired.
     retiring: Vec<Retiring>,
 }
@@ -105,7 +105,7 @@ struct Entry {
 }
 
 /// Operations that have records in one batch.
-type Ops = List<usize, 6>;
+pub(crate) type Ops = List<usize, 6>;
 
 /// A batch on its way.
 pub(crate) struct Flight {
@@ -193,11 +193,6 @@ impl Logs {
         self.active.first().unwrap_or(self.next)
     }
 
-    /// Above every number so far.
-    pub(crate) fn next_number(&self) -> u64 {
-        self.next
-    }
-
     pub(crate) fn wait_to_retire(&mut self, waits: Retiring) {
         self.retiring.push(waits);
         self.due = true;
@@ -208,13 +203,19 @@ impl Logs {
     }
 
     /// Numbers begin at `from` now, if it is higher than before.
-    pub(crate) fn begin_at(&mut self, from: u64) -> bool {
+    fn begin_at(&mut self, from: u64) -> bool {
         let higher = from > self.from;
         if higher {
             self.from = from;
             self.next = self.next.max(from);
         }
         higher
+    }
+
+    /// The longest run of a strip that one write covers: what fits into the log.
+    pub(crate) fn run_bytes(&self, map: &StripeMap) -> u64 {
+        let plan = self.plan.as_ref();
+        plan.map_or(map.geometry().strip, |plan| plan.run_bytes)
     }
 
     /// Records wait for this member.
@@ -334,16 +335,16 @@ impl Lane {
     }
 }
 
-impl Shard {
+impl Logs {
     /// Queues records of an operation on a member that is to have them.
-    pub(crate) fn log_records(
+    pub(crate) fn queue_records(
         &mut self,
         op: usize,
         operation: u64,
         (group, member): (Range<usize>, DeviceView),
         records: Records,
     ) {
-        self.logs.due = true;
+        self.due = true;
         let size = BatchSize::of(&records);
         self.open_lane(member, group);
         self.lane(member.device).waiting.push_back(Entry {
@@ -354,139 +355,120 @@ impl Shard {
         });
     }
 
-    /// Writes what waits; true if there is something to put out: a batch, or one that publishes so
-    /// that a batch finds a place.
-    pub(crate) fn pump_logs(&mut self) -> bool {
-        if !self.logs.due {
-            return false;
+    /// There may be something to write.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// Writes what waits: batches, and what publishes so that a batch finds a place; `at_work`
+    /// operations are under way.
+    pub(crate) fn write(&mut self, at_work: usize, map: &StripeMap, out: &mut Outbox) {
+        if self.gathers(at_work, map) {
+            return;
         }
-        if !self.logs.retiring.is_empty() && self.drive_retiring() {
-            return true;
-        }
-        if self.gathers() {
-            // What was to be published while records are retired does not wait for the commit.
-            return !self.out.is_empty();
-        }
-        self.logs.due = false;
-        let mut lane = self.logs.lanes.first_key_value();
+        self.due = false;
+        let mut lane = self.lanes.first_key_value();
         while let Some((&device, _)) = lane {
-            while self.write_batch(device) {}
-            lane = self.logs.lanes.range((Excluded(device), Unbounded)).next();
+            while self.write_batch(device, map, out) {}
+            lane = self.lanes.range((Excluded(device), Unbounded)).next();
         }
-        !self.out.is_empty()
     }
 
     /// A commit is under way, and enough is going on that the next one grows meanwhile. It waits
     /// for no more than as many members as may be lost: one that hangs holds up only what needs it.
-    fn gathers(&self) -> bool {
-        let busy = self.ops.len() > COMMIT_BUSY;
-        busy && self.logs.flights > self.map.geometry().m * self.map.geometry().groups as usize
+    fn gathers(&self, at_work: usize, map: &StripeMap) -> bool {
+        let geometry = map.geometry();
+        at_work > COMMIT_BUSY && self.flights > geometry.m * geometry.groups as usize
     }
 
     fn open_lane(&mut self, member: DeviceView, group: Range<usize>) {
-        let plan = self.logs.plan.expect("a log that is written has a place");
+        let plan = self.plan.expect("a log that is written has a place");
         let new = || {
             let wanted = u64::from(member.log_granularity);
             let granule = if wanted > plan.granule { BLOCK } else { wanted };
             Lane::new(member, group, granule, plan.lane_bytes)
         };
-        self.logs.lanes.entry(member.device).or_insert_with(new);
+        self.lanes.entry(member.device).or_insert_with(new);
     }
 
-    /// Removes the lanes of members that left; records that waited there count as failed. An array
-    /// that has failed logs nothing more on any member: whatever brings its members back needs all
-    /// that their logs hold.
-    pub(crate) fn drop_lanes(&mut self) {
-        self.logs.due = true;
-        let view = self.map.view();
-        let gone: Vec<DeviceId> = self
-            .logs
-            .lanes
-            .keys()
-            .copied()
-            .filter(|&d| view.failed || !view.has(d))
-            .collect();
-        for device in gone {
-            let lane = self.logs.lanes.remove(&device).expect("it is one of them");
-            for entry in lane.waiting {
-                self.record_written(entry.op, device, true);
-            }
-        }
+    /// Removes the lanes of members that left; records that waited there count as failed: those of
+    /// which operation, and where. An array that has failed logs nothing more on any member:
+    /// whatever brings its members back needs all that their logs hold.
+    pub(crate) fn drop_lanes(&mut self, view: &View) -> Vec<(usize, DeviceId)> {
+        self.due = true;
+        let left = |device: &DeviceId| view.failed || !view.has(*device);
+        let gone = self.lanes.extract_if(.., |device, _| left(device));
+        gone.flat_map(|(device, lane)| lane.waiting.into_iter().map(move |e| (e.op, device)))
+            .collect()
     }
 
     /// No batch is in flight but those of operations.
-    pub(crate) fn log_quiet(&self) -> bool {
-        self.logs.publishing == 0
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.publishing == 0
     }
 
-    /// A view came: if it begins new numbers, tells the array once all that began before is over;
+    /// A view came: if it begins new numbers, tells the array once all that `began` before is over;
     /// or at once that it is not above all numbers that were given out.
-    pub(crate) fn begin_drain(&mut self) {
-        let (log_from, next) = (self.map.view().log_from, self.logs.next());
-        if !self.logs.begin_at(log_from) {
+    pub(crate) fn begin_drain(
+        &mut self,
+        view: &View,
+        began: impl Iterator<Item = usize>,
+        out: &mut Outbox,
+    ) {
+        let (log_from, next) = (view.log_from, self.next);
+        if !self.begin_at(log_from) {
             return;
         }
         if next > log_from {
-            self.logs.draining = None;
-            return self.out.say(FromShard::NumbersPast { log_from, next });
+            self.draining = None;
+            return out.say(FromShard::NumbersPast { log_from, next });
         }
-        let began = self
-            .ops
-            .iter()
-            .filter(|(_, op)| op.began())
-            .map(|(key, _)| key);
-        self.logs.draining = Some(began.collect());
-        self.say_if_drained();
+        self.draining = Some(began.collect());
+        self.say_if_drained(out);
     }
 
     /// An operation is over.
-    pub(crate) fn drained(&mut self, op: usize) {
-        if let Some(draining) = &mut self.logs.draining {
+    pub(crate) fn drained(&mut self, op: usize, out: &mut Outbox) {
+        if let Some(draining) = &mut self.draining {
             draining.remove(&op);
-            self.say_if_drained();
+            self.say_if_drained(out);
         }
     }
 
-    fn say_if_drained(&mut self) {
-        if self.logs.draining.take_if(|left| left.is_empty()).is_some() {
-            let log_from = self.logs.from;
-            self.out.say(FromShard::Drained { log_from });
+    fn say_if_drained(&mut self, out: &mut Outbox) {
+        if self.draining.take_if(|left| left.is_empty()).is_some() {
+            let log_from = self.from;
+            out.say(FromShard::Drained { log_from });
         }
-    }
-
-    /// The members in sync of a group.
-    fn in_sync(&self, group: &Range<usize>) -> List<DeviceView, 8> {
-        let slots = &self.map.view().slots[group.clone()];
-        slots.iter().filter_map(|slot| slot.current).collect()
     }
 
     /// Begins one batch on a lane, if there is something to write and a place for it.
-    fn write_batch(&mut self, device: DeviceId) -> bool {
-        let plan = self.logs.plan.expect("a log that is written has a place");
-        let lane = &self.logs.lanes[&device];
+    fn write_batch(&mut self, device: DeviceId, map: &StripeMap, out: &mut Outbox) -> bool {
+        let plan = self.plan.expect("a log that is written has a place");
+        let lane = &self.lanes[&device];
         if lane.waiting.is_empty() || lane.flights >= FLIGHTS {
             return false;
         }
-        let Some(buf) = self.logs.buffers.pop() else {
+        let Some(buf) = self.buffers.pop() else {
             return false;
         };
         // Half of the ring at most: any one operation fits into that (see `divide`), and more of
         // them never reach beyond the lane.
-        let ring = plan.lane_bytes - 2 * self.logs.lanes[&device].granule;
+        let ring = plan.lane_bytes - 2 * self.lanes[&device].granule;
         let most = (buf.len() as u64).min(ring / 2);
         let mut count = self.gather(device, most);
         loop {
-            let lane = &self.logs.lanes[&device];
+            let lane = &self.lanes[&device];
             let taken = lane.waiting.range(..count);
             let sizes = taken.fold(BatchSize::default(), |all, entry| all.with(entry.size));
             let bytes = sizes.encoded_bytes(lane.granule as u32) as u64;
             let (start, over) = lane.ring.place(bytes);
-            if self.may_overwrite(device, &over) {
-                self.begin_batch(device, count, (start, bytes), &over, buf);
+            if self.may_overwrite(device, &over, map, out) {
+                self.begin_batch((device, count), (start, bytes), &over, buf, map, out);
                 return true;
             }
             if count == 1 {
-                self.logs.buffers.push(buf);
+                self.buffers.push(buf);
                 return false;
             }
             // All of it finds no place; the oldest operation alone may.
@@ -497,7 +479,7 @@ impl Shard {
     /// How many of the operations that wait, oldest first, make a batch of at most `most` bytes;
     /// one at least.
     fn gather(&self, device: DeviceId, most: u64) -> usize {
-        let lane = &self.logs.lanes[&device];
+        let lane = &self.lanes[&device];
         let granule = lane.granule as u32;
         let mut all = BatchSize::default();
         let fits = |entry: &&Entry| {
@@ -511,14 +493,15 @@ impl Shard {
     /// lane, over the batches at `over`.
     fn begin_batch(
         &mut self,
-        device: DeviceId,
-        count: usize,
+        (device, count): (DeviceId, usize),
         (start, bytes): (u64, u64),
         over: &[u64],
         mut buf: Buf,
+        map: &StripeMap,
+        out: &mut Outbox,
     ) {
-        let offset = self.lane_offset() + start;
-        let head = self.batch_head(device);
+        let offset = self.lane_offset(map) + start;
+        let head = self.batch_head(device, map);
         let lane = self.lane(device);
         let granule = lane.granule as u32;
         let records = lane.waiting.range(..count).flat_map(|entry| &entry.records);
@@ -537,7 +520,7 @@ impl Shard {
         };
         lane.ring.write(written);
         lane.flights += 1;
-        self.logs.flights += 1;
+        self.flights += 1;
         let flight = Flight {
             device,
             start,
@@ -545,23 +528,23 @@ impl Shard {
             buf,
             publishes: None,
         };
-        self.send_batch(flight, offset, bytes as usize);
+        self.send_batch(flight, offset, bytes as usize, out);
     }
 
     fn lane(&mut self, device: DeviceId) -> &mut Lane {
-        self.logs.lanes.get_mut(&device).expect("looked at before")
+        self.lanes.get_mut(&device).expect("looked at before")
     }
 
     /// Where this shard's lane begins on every member.
-    fn lane_offset(&self) -> u64 {
-        let plan = self.logs.plan.expect("a log that is written has a place");
-        self.logs.log_offset + u64::from(self.map.index().0) * plan.lane_bytes
+    fn lane_offset(&self, map: &StripeMap) -> u64 {
+        let plan = self.plan.expect("a log that is written has a place");
+        self.log_offset + u64::from(map.index().0) * plan.lane_bytes
     }
 
     /// The head of the lane's next batch.
-    fn batch_head(&mut self, device: DeviceId) -> BatchHead {
-        let retired_before = self.logs.retired_before();
-        let (array, epoch, lane_no) = (self.logs.array, self.map.view().epoch, self.map.index().0);
+    fn batch_head(&mut self, device: DeviceId, map: &StripeMap) -> BatchHead {
+        let retired_before = self.retired_before();
+        let (array, epoch, lane_no) = (self.array, map.view().epoch, map.index().0);
         let lane = self.lane(device);
         lane.sequence += 1;
         BatchHead {
@@ -574,12 +557,12 @@ impl Shard {
         }
     }
 
-    fn send_batch(&mut self, flight: Flight, offset: u64, bytes: usize) {
+    fn send_batch(&self, flight: Flight, offset: u64, bytes: usize, out: &mut Outbox) {
         let device = flight.device;
-        let volatile = self.logs.lanes[&device].member.volatile_cache;
+        let volatile = self.lanes[&device].member.volatile_cache;
         let fua = volatile && !canary::hit(Canary::NoFlushAfterLog);
         let data = Slice::new(flight.buf.clone(), 0, bytes);
-        self.out.io(
+        out.io(
             device,
             IoFor::Log(flight),
             IoKind::Write { offset, data, fua },
@@ -587,8 +570,14 @@ impl Shard {
     }
 
     /// The batches at these places may be written over; if not, sees to it that they will be.
-    fn may_overwrite(&mut self, device: DeviceId, over: &[u64]) -> bool {
-        let lane = &self.logs.lanes[&device];
+    fn may_overwrite(
+        &mut self,
+        device: DeviceId,
+        over: &[u64],
+        map: &StripeMap,
+        out: &mut Outbox,
+    ) -> bool {
+        let lane = &self.lanes[&device];
         let group = lane.group.clone();
         let newest = over.iter().map(|&at| lane.batch(at).newest).max();
         let Some(newest) = newest else { return true };
@@ -598,63 +587,76 @@ impl Shard {
         if canary::hit(Canary::LogWrittenOver) {
             return true;
         }
-        if newest >= self.logs.retired_before() {
+        if newest >= self.retired_before() {
             return false;
         }
-        let members = self.in_sync(&group);
+        let members = in_sync(map, &group);
         let few = usize::from(canary::hit(Canary::PublishedByTooFew));
-        let spare = self.map.geometry().log_spare(&group, members.len());
+        let spare = map.geometry().log_spare(&group, members.len());
         let spare = spare.saturating_sub(few);
         // What lies there must not be what its own retirement rests on.
         let lane = self.lane(device);
         let rests = lane.newest.take_if(|at| over.contains(at));
-        let agreed = self.logs.agreed(&members, spare, Lane::retired_before);
-        self.lane(device).newest = rests.or(self.logs.lanes[&device].newest);
+        let agreed = self.agreed(&members, spare, Lane::retired_before);
+        self.lane(device).newest = rests.or(self.lanes[&device].newest);
         if newest < agreed {
             return true;
         }
-        self.publish_retired(&group, &members, newest);
+        self.publish_retired(&group, &members, newest, map, out);
         false
     }
 
     /// The number below which every record that members of a group may hold is retired, whichever
     /// of them are lost. Only what the publishing places say counts: a batch in the ring that says
     /// so may be written over while records elsewhere are not.
-    pub(crate) fn published(&self, group: &Range<usize>) -> u64 {
-        let members = self.in_sync(group);
+    pub(crate) fn published(&self, group: &Range<usize>, map: &StripeMap) -> u64 {
+        let members = in_sync(map, group);
         let few = usize::from(canary::hit(Canary::RetiredByTooFew));
-        let spare = self.map.geometry().log_spare(group, members.len());
+        let spare = map.geometry().log_spare(group, members.len());
         let spare = spare.saturating_sub(few);
-        self.logs.agreed(&members, spare, |lane| lane.published)
+        self.agreed(&members, spare, |lane| lane.published)
     }
 
     /// Publishes that everything below `before` is retired, as soon as it is.
-    pub(crate) fn publish_below(&mut self, group: &Range<usize>, before: u64) {
-        if self.logs.retired_before() >= before {
-            let members = self.in_sync(group);
-            self.publish_retired(group, &members, before - 1);
+    pub(crate) fn publish_below(
+        &mut self,
+        group: &Range<usize>,
+        before: u64,
+        map: &StripeMap,
+        out: &mut Outbox,
+    ) {
+        if self.retired_before() >= before {
+            let members = in_sync(map, group);
+            self.publish_retired(group, &members, before - 1, map, out);
         }
     }
 
     /// Writes batches without records to the members of the group that have not published that
     /// `operation` is retired.
-    fn publish_retired(&mut self, group: &Range<usize>, members: &[DeviceView], operation: u64) {
+    fn publish_retired(
+        &mut self,
+        group: &Range<usize>,
+        members: &[DeviceView],
+        operation: u64,
+        map: &StripeMap,
+        out: &mut Outbox,
+    ) {
         for &member in members {
             self.open_lane(member, group.clone());
             let lane = self.lane(member.device);
             if !lane.publishing && lane.published <= operation {
-                self.publish_on(member.device);
+                self.publish_on(member.device, map, out);
             }
         }
     }
 
-    fn publish_on(&mut self, device: DeviceId) {
-        let head = self.batch_head(device);
-        let offset = self.lane_offset();
+    fn publish_on(&mut self, device: DeviceId, map: &StripeMap, out: &mut Outbox) {
+        let head = self.batch_head(device, map);
+        let offset = self.lane_offset(map);
         let lane = self.lane(device);
         (lane.publishing, lane.turn) = (true, lane.turn ^ 1);
         let (granule, turn) = (lane.granule, lane.turn);
-        self.logs.publishing += 1;
+        self.publishing += 1;
         let start = turn * granule;
         let mut buf = Buf::zeroed(granule as usize);
         let none = std::iter::empty::<&Record>();
@@ -667,11 +669,17 @@ impl Shard {
             buf,
             publishes,
         };
-        self.send_batch(flight, offset + start, bytes);
+        self.send_batch(flight, offset + start, bytes, out);
     }
 
-    /// A batch was written, or not.
-    pub(crate) fn batch_written(&mut self, flight: Flight, result: Result<(), IoError>) {
+    /// A batch was written, or not: operations that have records in it, none if it only publishes.
+    pub(crate) fn written(
+        &mut self,
+        flight: Flight,
+        result: Result<(), IoError>,
+        map: &StripeMap,
+        out: &mut Outbox,
+    ) -> Ops {
         let Flight {
             device,
             start,
@@ -679,26 +687,25 @@ impl Shard {
             buf,
             publishes,
         } = flight;
-        self.logs.due = true;
+        self.due = true;
         if let Err(error) = result {
-            self.out
-                .report(&self.map, device, error, true, self.lane_offset() + start);
+            let offset = self.lane_offset(map) + start;
+            out.report(map, device, error, true, offset);
         }
         match publishes {
             Some(before) => {
-                self.logs.publishing -= 1;
-                if let Some(lane) = self.logs.lanes.get_mut(&device) {
+                self.publishing -= 1;
+                if let Some(lane) = self.lanes.get_mut(&device) {
                     lane.publishing = false;
                     if result.is_ok() {
                         lane.published = lane.published.max(before);
                     }
                 }
-                self.say_closed();
             }
             None => {
-                self.logs.flights -= 1;
-                self.logs.buffers.push(buf.sole_or_new());
-                if let Some(lane) = self.logs.lanes.get_mut(&device) {
+                self.flights -= 1;
+                self.buffers.push(buf.sole_or_new());
+                if let Some(lane) = self.lanes.get_mut(&device) {
                     lane.flights -= 1;
                     if result.is_ok()
                         && let Some(written) = lane.ring.get_mut(start)
@@ -711,8 +718,12 @@ impl Shard {
                 }
             }
         }
-        for &op in &ops {
-            self.record_written(op, device, result.is_err());
-        }
+        ops
     }
+}
+
+/// The members in sync of a group.
+fn in_sync(map: &StripeMap, group: &Range<usize>) -> List<DeviceView, 8> {
+    let slots = &map.view().slots[group.clone()];
+    slots.iter().filter_map(|slot| slot.current).collect()
 }

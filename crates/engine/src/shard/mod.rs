@@ -11,6 +11,11 @@
 //! Writes that arrive before the next `poll` gather: those that touch in a stripe become one
 //! operation.
 //!
+//! This file takes the inputs and decides which part goes on. A part has its state to itself, and
+//! what it calls lies below it: the map of stripes and the outbox below everything, the operations
+//! (`op`) below what begins them (direct reads, steps, this file). What ends something below starts
+//! nothing above: it is returned, or the next `poll` finds it.
+//!
 //! Deliberately absent: membership decisions and anything durable but user data; those are the
 //! array's.
 
@@ -19,6 +24,7 @@ mod invariants;
 pub(crate) mod job;
 pub(crate) mod log_writer;
 pub(crate) mod op;
+pub(crate) mod op_table;
 pub(crate) mod outbox;
 pub(crate) mod quiesce;
 pub(crate) mod read;
@@ -32,24 +38,24 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::canary::{self, Canary};
+use crate::geometry::Shape;
 use crate::geometry::extent::{Piece, pieces};
-use crate::geometry::{Geometry, Shape};
 use crate::mem::buffer::{Buf, Pool, Slice};
 use crate::proto::*;
 use crate::shard::coalesce::Streams;
-use crate::shard::job::StepRun;
+use crate::shard::job::Steps;
 use crate::shard::job::write_order::WriteOrder;
 use crate::shard::log_writer::Logs;
-use crate::shard::op::queue::{Lock, Locks};
-use crate::shard::op::table::Ops;
+use crate::shard::op::queue::StripeQueue;
 use crate::shard::op::work::{ReadPiece, ReadPieces, Work, WritePiece};
+use crate::shard::op_table::Ops;
 use crate::shard::outbox::{IoFor, Outbox};
 use crate::shard::quiesce::Quiesce;
 use crate::shard::read::batch::Row;
 use crate::shard::read::direct::DirectRead;
 use crate::shard::read::hedge::Hedges;
 use crate::shard::read::remote::ReadLease;
-use crate::shard::region_gate::Gate;
+use crate::shard::region_gate::RegionGates;
 use crate::shard::requests::{Requests, UserRead};
 use crate::shard::stripe_map::StripeMap;
 use crate::shard::zero_tracker::ZeroTracker;
@@ -60,18 +66,14 @@ use crate::units::*;
 pub struct Shard {
     map: StripeMap,
     pool: Pool,
-    gates: Vec<Gate>,
-    locks: Locks,
-    /// Memory of locks that are over, for the next.
-    old_locks: Vec<Lock>,
-    /// Stripes with a queue that may have something to start.
-    ready: VecDeque<StripeNo>,
+    gates: RegionGates,
+    queue: StripeQueue,
     streams: Streams,
     requests: Requests,
     /// Pieces of reads that wait for the batch to be complete.
     rows: Vec<Row>,
     ops: Ops,
-    steps: Vec<StepRun>,
+    steps: Steps,
     write_order: WriteOrder,
     starved: VecDeque<Starved>,
     out: Outbox,
@@ -110,11 +112,6 @@ pub(crate) enum Starved {
     Op(usize),
 }
 
-pub(crate) fn read_pieces_max(geometry: &Geometry, pool: &Pool) -> usize {
-    let widest = crate::provision::limits::widest(geometry);
-    pool.largest_count().saturating_sub(widest).max(1)
-}
-
 impl Shard {
     /// Shard `index` of `count`; `pool` is what [`crate::provision::limits::stock`] asks for, not
     /// shared with the memory of requests.
@@ -122,24 +119,21 @@ impl Shard {
         let logs = Logs::new(&setup, count);
         let meters = Meters::new(setup.hedging, setup.view.serving());
         let ShardSetup { geometry, view, .. } = setup;
-        let read_pieces_max = read_pieces_max(&geometry, &pool);
         Shard {
             zeros: Buf::zeroed(geometry.strip as usize),
+            requests: Requests::new(&geometry, &pool),
             map: StripeMap::new((index, count), geometry, view, setup.lost),
             nowhere: Buf::nowhere(),
             logs,
             meters,
             hedges: Hedges::default(),
             pool,
-            gates: setup.regions.into_iter().map(Gate::new).collect(),
-            locks: Locks::default(),
-            old_locks: Vec::new(),
-            ready: VecDeque::new(),
+            gates: RegionGates::new(setup.regions),
+            queue: StripeQueue::default(),
             streams: Streams::default(),
-            requests: Requests::new(read_pieces_max),
             rows: Vec::new(),
             ops: Ops::default(),
-            steps: Vec::new(),
+            steps: Steps::default(),
             write_order: WriteOrder::new(index),
             starved: VecDeque::new(),
             out: Outbox::default(),
@@ -260,16 +254,11 @@ impl Shard {
         }
         let pieces = ReadPieces::of(ReadPiece::of(request, part, piece));
         let work = Work::read(pieces, piece.lo, piece.hi, Vec::new());
-        self.enqueue(piece.stripe, work);
-    }
-
-    /// So many zeros.
-    pub(crate) fn zeros_of(&self, bytes: u64) -> Slice {
-        Slice::new(self.zeros.clone(), 0, bytes as usize)
+        self.queue.enqueue(piece.stripe, work);
     }
 
     fn write(&mut self, id: RequestId, offset: u64, data: &Slice, fua: bool) {
-        let (unit, len) = (self.run_bytes(), data.len as u64);
+        let (unit, len) = (self.logs.run_bytes(&self.map), data.len as u64);
         let pieces = self.map.pieces(offset, len, unit);
         let flow = self
             .streams
@@ -295,7 +284,7 @@ impl Shard {
             zeros,
         };
         let work = Work::write(piece_of_write, self.streams.flowing());
-        self.enqueue(piece.stripe, work);
+        self.queue.enqueue(piece.stripe, work);
     }
 
     /// Write-zeroes and discard: whole bands of stripes are zeroed on every column (parity of zeros
@@ -312,7 +301,7 @@ impl Shard {
             let end = whole.end.min(offset + len);
             let Shape { k, band, .. } = self.map.shape(stripe);
             let band_bytes = k as u64 * band * self.map.geometry().strip;
-            let unwritten = self.gates[self.map.region(stripe).0 as usize].unwritten();
+            let unwritten = self.gates[self.map.region(stripe)].unwritten();
             if unwritten {
                 // It reads as zeros already. A write that waits to change that has not been
                 // answered: either order is right.
@@ -321,7 +310,7 @@ impl Shard {
                     self.zero_stripe(request, stripe, fua);
                 }
             } else if !advice {
-                let unit = self.run_bytes();
+                let unit = self.logs.run_bytes(&self.map);
                 let edge: Vec<Piece> = pieces(self.map.geometry(), at, end - at, unit).collect();
                 for piece in edge {
                     let len = (piece.hi - piece.lo) as usize;
@@ -336,19 +325,12 @@ impl Shard {
     }
 
     fn zero_stripe(&mut self, request: usize, stripe: StripeNo, fua: bool) {
-        let unit = self.run_bytes();
+        let unit = self.logs.run_bytes(&self.map);
         for run in 0..self.map.geometry().strip / unit {
             self.requests.add_part(request);
             let (lo, hi) = (run * unit, (run + 1) * unit);
-            self.enqueue(stripe, Work::zero(request, lo, hi, fua));
+            self.queue.enqueue(stripe, Work::zero(request, lo, hi, fua));
         }
-    }
-
-    /// The longest run of a strip that one write covers: what fits into the log.
-    pub(crate) fn run_bytes(&self) -> u64 {
-        self.logs
-            .plan
-            .map_or(self.map.geometry().strip, |plan| plan.run_bytes)
     }
 
     fn flush(&mut self, id: RequestId) {
@@ -417,6 +399,18 @@ impl Shard {
         }
     }
 
+    fn close_region(&mut self, region: RegionNo, only_if: CloseIf) {
+        let empty = only_if == CloseIf::Empty && self.zero_tracker.is_emptied(region, &self.map);
+        let (logs, out) = (&self.logs, &mut self.out);
+        self.gates.close(region, only_if, empty, logs, out);
+    }
+
+    /// The token of rebuilds comes from another shard.
+    pub fn write_token(&mut self, now: Time, token: WriteToken) {
+        self.out.set_now(now);
+        self.write_order.take_token(token);
+    }
+
     pub(crate) fn apply_view(&mut self, view: Arc<View>) {
         let version = view.version;
         self.map.set_view(view);
@@ -427,8 +421,7 @@ impl Shard {
             true => self.stopping = Some(version),
             false => self.out.say(FromShard::ViewApplied { version }),
         }
-        self.drop_lanes();
-        self.begin_drain();
+        self.logs_follow_view();
         let waiting: Vec<usize> = self
             .ops
             .iter()
@@ -452,7 +445,7 @@ impl Shard {
             if self.admit_held() || self.plan_rows() {
                 continue;
             }
-            if let Some(stripe) = self.ready.pop_front() {
+            if let Some(stripe) = self.queue.next_ready() {
                 self.pump(stripe, false);
             } else if !self.pump_logs()
                 && !self.feed_starved()
@@ -487,14 +480,14 @@ impl Shard {
                 let read = *read;
                 // The member may have left while the read waited, or the region been given back.
                 let region = self.map.region(read.stripe);
-                if self.gates[region.0 as usize].unwritten()
+                if self.gates[region].unwritten()
                     || self
                         .map
                         .source(read.stripe, read.source)
                         .is_none_or(|d| d.device != read.device)
                 {
                     self.starved.pop_front();
-                    self.enqueue(read.stripe, read.computed(Vec::new()));
+                    self.queue.enqueue(read.stripe, read.computed(Vec::new()));
                     return true;
                 }
                 let (len, keep) = (
@@ -533,6 +526,4 @@ impl Shard {
     pub fn in_flight(&self) -> usize {
         self.requests.unanswered() + self.quiesce.len()
     }
-
-    // ---- places ------------------------------------------------------------------------------
 }

@@ -12,11 +12,11 @@
 use std::collections::VecDeque;
 
 use crate::proto::*;
+use crate::shard::Shard;
 use crate::shard::coalesce::Streams;
 use crate::shard::log_writer::Logs;
-use crate::shard::region_gate::Gate;
+use crate::shard::region_gate::RegionGates;
 use crate::shard::zero_tracker::ZeroTracker;
-use crate::shard::{Shard, read_pieces_max};
 
 /// Requests that wait while the array changes its shape.
 #[derive(Default)]
@@ -63,7 +63,8 @@ impl Shard {
     /// Reports to the array, once, that nothing is under way in a shard that it quiesces.
     pub(crate) fn report_quiesced(&mut self) -> bool {
         let idle = (self.requests.len() == 0) && self.ops.is_empty() && self.out.none_in_flight();
-        let told = idle && self.steps.is_empty() && self.log_quiet() && self.quiesce.report_once();
+        let told =
+            idle && self.steps.is_empty() && self.logs.is_quiet() && self.quiesce.report_once();
         if told {
             let buffers = self.pool.largest_count();
             let (foreground, seen) = self.requests.take_latencies(self.out.now());
@@ -94,11 +95,10 @@ impl Shard {
         if !self.logs.restart(&setup, self.map.count()) {
             self.logs = Logs::new(&setup, self.map.count());
         }
-        let pieces_max = read_pieces_max(&setup.geometry, &self.pool);
-        self.requests.set_pieces_max(pieces_max);
+        self.requests.reshape(&setup.geometry, &self.pool);
         self.map.set_geometry(setup.geometry);
         self.zero_tracker = ZeroTracker::default();
-        self.gates = setup.regions.into_iter().map(Gate::new).collect();
+        self.gates = RegionGates::new(setup.regions);
         self.map.set_unreadable(setup.lost);
         self.streams = Streams::default();
         self.apply_view(setup.view);

@@ -9,12 +9,16 @@
 //! * A write may read before its region is open ([`Shard::starts_early`]), and does nothing else:
 //!   it is a user of the region until it may write. It gives up the buffers that it holds meanwhile
 //!   when other work waits for buffers: no wait for a buffer depends on a wait for a region.
+//!
+//! Deliberately absent: what an operation does that waits here (`op::gate`). A gate knows it by its
+//! number and hands it back.
+
+use std::ops::{Index, IndexMut};
 
 use crate::canary::{self, Canary};
 use crate::proto::*;
-use crate::shard::Shard;
-use crate::shard::op::kind::{Kind, Phase};
-use crate::shard::op::{CountsAs, StripeOp};
+use crate::shard::log_writer::Logs;
+use crate::shard::outbox::Outbox;
 use crate::units::*;
 
 /// One region, as a shard sees it.
@@ -25,15 +29,15 @@ pub(crate) struct Gate {
     /// The array was told that it is closed.
     told: bool,
     /// Operations that write here now.
-    pub(crate) writers: u32,
+    writers: u32,
     /// Operations of any kind at work here, and reads that went straight to a member.
-    pub(crate) users: u32,
+    users: u32,
     /// Operations that began to write here since the last question whether it is idle.
-    pub(crate) writes: u32,
+    writes: u32,
     /// The array knows that a write waits.
     asked: bool,
     /// Operations that wait.
-    pub(crate) waiting: Vec<usize>,
+    waiting: Vec<usize>,
     /// Reads that wait until the region is given back.
     parked: Vec<usize>,
 }
@@ -85,8 +89,25 @@ impl Gate {
     }
 
     /// What is read before it is open counts when it is.
-    fn opens_as_it_is(&self) -> bool {
+    pub(crate) fn opens_as_it_is(&self) -> bool {
         !self.closing && self.access == RegionAccess::Clean
+    }
+
+    /// The array has changed it.
+    pub(crate) fn set(&mut self, access: RegionAccess) {
+        (self.access, self.closing, self.asked) = (access, false, false);
+    }
+
+    /// Parity is true, be it that the region is being closed.
+    pub(crate) fn sync(&mut self) {
+        if self.access == RegionAccess::NeedSync {
+            self.access = RegionAccess::Open;
+        }
+    }
+
+    /// An operation of any kind begins here, or a read that goes straight to a member.
+    pub(crate) fn begin_use(&mut self) {
+        self.users += 1;
     }
 
     /// An operation begins to write.
@@ -100,9 +121,40 @@ impl Gate {
         self.open() || self.writers > 0
     }
 
+    /// An operation waits for the array to change the region.
+    pub(crate) fn wait(&mut self, op: usize) {
+        self.waiting.push(op);
+    }
+
+    pub(crate) fn stop_waiting(&mut self, op: usize) {
+        self.waiting.retain(|waiting| *waiting != op);
+    }
+
+    pub(crate) fn waiting(&self) -> &[usize] {
+        &self.waiting
+    }
+
+    pub(crate) fn take_waiting(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Lets a read wait that cannot be computed, if its region is closed to be given back: that is
+    /// the only reason for which one without trusted parity is closed. True if it waits.
+    pub(crate) fn park(&mut self, op: usize) -> bool {
+        let given_back = self.closing && !self.trusted();
+        if given_back {
+            self.parked.push(op);
+        }
+        given_back
+    }
+
     /// Reads that wait until the region is given back.
     pub(crate) fn parked(&self) -> &[usize] {
         &self.parked
+    }
+
+    pub(crate) fn take_parked(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.parked)
     }
 
     /// See the module; so many operations and direct reads are at work in the region, and so many
@@ -144,134 +196,48 @@ impl Gate {
     }
 }
 
-impl Shard {
-    pub(crate) fn set_region(&mut self, region: RegionNo, access: RegionAccess) {
-        let gate = &mut self.gates[region.0 as usize];
-        gate.access = access;
-        if gate.unwritten() {
-            self.zero_tracker.forget(region);
-        }
-        let gate = &mut self.gates[region.0 as usize];
-        gate.closing = false;
-        gate.asked = false;
-        self.end_parking(region);
-        let gate = &mut self.gates[region.0 as usize];
-        if gate.waiting.is_empty() {
-            return;
-        }
-        // Where it reads as zeros, operations that only zero are done, and the others ask.
-        if gate.open() || gate.unwritten() {
-            for op in std::mem::take(&mut gate.waiting) {
-                match self.ops[op].reads_early() {
-                    true => self.compute(op),
-                    false => self.start_op(op),
-                }
-            }
-        } else if gate.ask() {
-            self.out.say(FromShard::NeedRegion { region });
-        }
+/// See the module.
+pub(crate) struct RegionGates(Vec<Gate>);
+
+impl Index<RegionNo> for RegionGates {
+    type Output = Gate;
+
+    fn index(&self, region: RegionNo) -> &Gate {
+        &self.0[region.0 as usize]
+    }
+}
+
+impl IndexMut<RegionNo> for RegionGates {
+    fn index_mut(&mut self, region: RegionNo) -> &mut Gate {
+        &mut self.0[region.0 as usize]
+    }
+}
+
+impl RegionGates {
+    pub(crate) fn new(regions: Vec<RegionAccess>) -> RegionGates {
+        RegionGates(regions.into_iter().map(Gate::new).collect())
     }
 
-    /// Whether a write that waits for its region may read meanwhile: one round of waiting less.
-    pub(crate) fn starts_early(&self, op: &StripeOp) -> bool {
-        let hasty = matches!(&op.kind, Kind::Write(write) if !write.patient);
-        let gate = &self.gates[self.map.region(op.stripe).0 as usize];
-        hasty && gate.opens_as_it_is() && self.starved.is_empty()
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Gate> {
+        self.0.iter()
     }
 
-    /// True if an operation that has read early may write now. Otherwise it waits, or begins again.
-    pub(crate) fn passes_gate(&mut self, key: usize) -> bool {
-        if let Some(error) = self.map.closed() {
-            self.finish_op(key, Some(error));
-            return false;
-        }
-        let region = self.map.region(self.ops[key].stripe);
-        let gate = &mut self.gates[region.0 as usize];
-        if gate.open() || canary::hit(Canary::WritesEarly) {
-            gate.enter();
-            // A member may be there that was not when it was planned, and takes this region for one
-            // that nobody wrote meanwhile.
-            let seen = self.ops[key].phase.plan().view == self.map.view().version;
-            let as_read = seen && gate.trusted();
-            self.ops[key].counts = CountsAs::Writer;
-            if !as_read {
-                self.prepare(key);
-            }
-            return as_read;
-        }
-        let empty = gate.unwritten() && !canary::hit(Canary::KeepsEarlyReads);
-        if empty || !self.starved.is_empty() {
-            self.back_to_gate(key);
-            return false;
-        }
-        let plan = self.ops[key].phase.plan();
-        self.ops[key].phase = Phase::HasRead(plan);
-        gate.waiting.push(key);
-        if gate.ask() {
-            self.out.say(FromShard::NeedRegion { region });
-        }
-        false
+    /// Operations that wait for any region.
+    pub(crate) fn take_all_waiting(&mut self) -> Vec<usize> {
+        let both = |gate: &mut Gate| [gate.take_waiting(), gate.take_parked()];
+        self.0.iter_mut().flat_map(both).flatten().collect()
     }
 
-    /// What an operation read early does not count: it begins again, once its region is open.
-    pub(crate) fn back_to_gate(&mut self, key: usize) {
-        let op = &mut self.ops[key];
-        op.drop_buffers();
-        (op.counts, op.phase) = (CountsAs::Nothing, Phase::Gate);
-        if let Kind::Write(write) = &mut op.kind {
-            write.patient = true;
-        }
-        let region = self.map.region(self.ops[key].stripe);
-        self.leave_region(region, false);
-        self.start_op(key);
-    }
-
-    /// Somebody waits for buffers: nobody keeps any before a gate. True if somebody did.
-    pub(crate) fn give_up_early(&mut self) -> bool {
-        if self.starved.is_empty() {
-            return false;
-        }
-        let waits = |op: &StripeOp| op.reads_early() && op.phase.at_gate();
-        let found = self.ops.iter().find(|(_, op)| waits(op));
-        let Some(key) = found.map(|(key, _)| key) else {
-            return false;
-        };
-        let region = self.map.region(self.ops[key].stripe);
-        let gate = &mut self.gates[region.0 as usize];
-        gate.waiting.retain(|waiting| *waiting != key);
-        self.back_to_gate(key);
-        true
-    }
-
-    /// Parity is true in a region that is being closed.
-    pub(crate) fn region_synced(&mut self, region: RegionNo) {
-        let gate = &mut self.gates[region.0 as usize];
-        if gate.access == RegionAccess::NeedSync {
-            gate.access = RegionAccess::Open;
-        }
-        self.end_parking(region);
-    }
-
-    /// Lets a read wait that cannot be computed, if its region is closed to be given back: that is
-    /// the only reason for which one without trusted parity is closed. True if it waits.
-    pub(crate) fn park(&mut self, op: usize, region: RegionNo) -> bool {
-        let gate = &mut self.gates[region.0 as usize];
-        let given_back = gate.closing && !gate.trusted();
-        if given_back {
-            gate.parked.push(op);
-        }
-        given_back
-    }
-
-    fn end_parking(&mut self, region: RegionNo) {
-        for op in std::mem::take(&mut self.gates[region.0 as usize].parked) {
-            self.prepare(op);
-        }
-    }
-
-    pub(crate) fn close_region(&mut self, region: RegionNo, only_if: CloseIf) {
-        let empty = only_if == CloseIf::Empty && self.is_emptied(region);
-        let gate = &mut self.gates[region.0 as usize];
+    /// The array asks for it; `empty`: all that the shard has there is zero.
+    pub(crate) fn close(
+        &mut self,
+        region: RegionNo,
+        only_if: CloseIf,
+        empty: bool,
+        logs: &Logs,
+        out: &mut Outbox,
+    ) {
+        let gate = &mut self[region];
         let busy = gate.writes > 0 || gate.writers > 0 || !gate.waiting.is_empty();
         let refused = match only_if {
             CloseIf::Always => false,
@@ -280,64 +246,51 @@ impl Shard {
         };
         if refused {
             let writes = std::mem::take(&mut gate.writes);
-            return self.out.say(FromShard::RegionClosed {
+            return out.say(FromShard::RegionClosed {
                 region,
                 closed: false,
                 writes,
-                next_number: self.logs.next(),
+                next_number: logs.next(),
             });
         }
         (gate.closing, gate.told) = (true, false);
         // Operations that wait, from now on or already, ask again after `set_region`.
         gate.asked = true;
-        self.say_if_closed(region);
+        self.say_if_closed(region, logs, out);
     }
 
     /// Tells the array that the region is closed, once nothing stands against it: for one that is
     /// unwritten (it is about to be given back) no operation at all, otherwise no writer. What the
     /// log publishes on the way comes to its end first: after the last region nothing is in flight.
-    fn say_if_closed(&mut self, region: RegionNo) {
-        let quiet = self.log_quiet();
-        let gate = &mut self.gates[region.0 as usize];
+    fn say_if_closed(&mut self, region: RegionNo, logs: &Logs, out: &mut Outbox) {
+        let gate = &mut self[region];
         let busy = match gate.waits_for_users() {
             true => gate.users,
             false => gate.writers,
         };
-        if gate.closing && !gate.told && busy == 0 && quiet {
+        if gate.closing && !gate.told && busy == 0 && logs.is_quiet() {
             gate.told = true;
             let writes = std::mem::take(&mut gate.writes);
-            self.out.say(FromShard::RegionClosed {
+            out.say(FromShard::RegionClosed {
                 region,
                 closed: true,
                 writes,
-                next_number: self.logs.next(),
+                next_number: logs.next(),
             });
         }
     }
 
     /// Tells of every region that is closed now.
-    pub(crate) fn say_closed(&mut self) {
-        (0..self.gates.len() as u32).for_each(|r| self.say_if_closed(RegionNo(r)));
+    pub(crate) fn say_closed(&mut self, logs: &Logs, out: &mut Outbox) {
+        let regions = (0..self.0.len() as u32).map(RegionNo);
+        regions.for_each(|region| self.say_if_closed(region, logs, out));
     }
 
-    /// The array has failed or stops: operations that wait for a region are answered.
-    pub(crate) fn end_gated(&mut self, error: RequestError) {
-        let waiting: Vec<usize> = self
-            .gates
-            .iter_mut()
-            .flat_map(|gate| [&mut gate.waiting, &mut gate.parked])
-            .flat_map(std::mem::take)
-            .collect();
-        for op in waiting {
-            self.finish_op(op, Some(error));
-        }
-    }
-
-    /// An operation is over.
-    pub(crate) fn leave_region(&mut self, region: RegionNo, wrote: bool) {
-        let gate = &mut self.gates[region.0 as usize];
+    /// An operation is over, or a read that went straight to a member.
+    pub(crate) fn leave(&mut self, region: RegionNo, wrote: bool, logs: &Logs, out: &mut Outbox) {
+        let gate = &mut self[region];
         gate.users -= 1;
         gate.writers -= u32::from(wrote);
-        self.say_if_closed(region);
+        self.say_if_closed(region, logs, out);
     }
 }

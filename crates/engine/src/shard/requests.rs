@@ -16,7 +16,8 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 
-use crate::mem::buffer::Slice;
+use crate::geometry::Geometry;
+use crate::mem::buffer::{Pool, Slice};
 use crate::mem::list::{List, listed};
 use crate::proto::*;
 use crate::shard::Shard;
@@ -94,11 +95,11 @@ const _: () = assert!(size_of::<Active>() <= 128);
 listed!(Option<Slice>, Slice);
 
 impl Requests {
-    pub(crate) fn new(pieces_max: usize) -> Requests {
+    pub(crate) fn new(geometry: &Geometry, pool: &Pool) -> Requests {
         Requests {
             active: Slab::new(),
             awaited: Vec::new(),
-            pieces_max,
+            pieces_max: pieces_max(geometry, pool),
             pieces: 0,
             held: VecDeque::new(),
             foreground: 0,
@@ -107,8 +108,9 @@ impl Requests {
         }
     }
 
-    pub(crate) fn set_pieces_max(&mut self, pieces_max: usize) {
-        self.pieces_max = pieces_max;
+    /// The array has another shape.
+    pub(crate) fn reshape(&mut self, geometry: &Geometry, pool: &Pool) {
+        self.pieces_max = pieces_max(geometry, pool);
     }
 
     /// A request came.
@@ -337,6 +339,12 @@ impl Requests {
         );
         Ok(())
     }
+}
+
+/// As many pieces as leave room for one operation of any kind.
+fn pieces_max(geometry: &Geometry, pool: &Pool) -> usize {
+    let widest = crate::provision::limits::widest(geometry);
+    pool.largest_count().saturating_sub(widest).max(1)
 }
 
 /// Places for so many pieces.

@@ -14,16 +14,17 @@
 //! * An operation that waits holds no number, and operations that have one wait for no range: none
 //!   waits for ever.
 //!
-//! Deliberately absent: blocks that are rewritten with what they held (a record tells of that,
-//! too); and what the array itself writes, at rest, behind a new base
-//! (`array::metadata::log_coverage`).
+//! Deliberately absent: how an operation goes on then (`op::records`); blocks that are rewritten
+//! with what they held (a record tells of that, too); and what the array itself writes, at rest,
+//! behind a new base (`array::metadata::log_coverage`).
 
 use std::ops::Range;
 
 use crate::canary::{self, Canary};
-use crate::proto::*;
-use crate::shard::Shard;
-use crate::shard::op::kind::Phase;
+use crate::shard::log_writer::Logs;
+use crate::shard::outbox::Outbox;
+use crate::shard::stripe_map::StripeMap;
+use crate::units::*;
 
 /// An operation that waits until records are retired.
 pub(crate) struct Retiring {
@@ -35,72 +36,29 @@ pub(crate) struct Retiring {
 }
 
 impl Retiring {
+    /// All records so far that may tell of the stripe.
+    pub(crate) fn new(op: usize, stripe: StripeNo, logs: &Logs, map: &StripeMap) -> Retiring {
+        let slot = map.geometry().slot(stripe, 0);
+        Retiring {
+            op,
+            group: map.geometry().log_group(slot),
+            before: logs.next(),
+        }
+    }
+
     pub(crate) fn operation(&self) -> usize {
         self.op
     }
-}
 
-impl Shard {
-    /// True if no record can count that tells of the operation's run. Otherwise the operation
-    /// waits, and goes on by [`Shard::records_retired`].
-    pub(crate) fn outlives_records(&mut self, key: usize) -> bool {
-        let before = self.logs.next_number();
-        let slot = self.map.geometry().slot(self.ops[key].stripe, 0);
-        let group = self.map.geometry().log_group(slot);
-        if self.retired(&group, before) || canary::hit(Canary::RecordsOutlived) {
-            return true;
-        }
-        self.ops[key].phase = Phase::Retiring;
-        self.logs.wait_to_retire(Retiring {
-            op: key,
-            group,
-            before,
-        });
-        false
-    }
-
-    /// Puts in place what the operation has computed, once no record tells of what lay there.
-    pub(crate) fn change_in_place(&mut self, key: usize) {
-        if self.outlives_records(key) {
-            self.put_in_place(key);
-        }
-    }
-
-    /// Records below `before` are retired, whichever members of the group are lost. Where nothing
-    /// is logged, superblocks say durably that none counts.
-    fn retired(&self, group: &Range<usize>, before: u64) -> bool {
+    /// They are retired, whichever members of the group are lost. Where nothing is logged,
+    /// superblocks say durably that none counts.
+    pub(crate) fn is_over(&self, logs: &Logs, map: &StripeMap) -> bool {
         let never = canary::hit(Canary::NeverRetired);
-        !self.map.view().logging || (self.published(group) >= before && !never)
+        !map.view().logging || (logs.published(&self.group, map) >= self.before && !never)
     }
 
-    /// Goes on with what waited; true if there was something.
-    pub(crate) fn drive_retiring(&mut self) -> bool {
-        let mut waiting = self.logs.take_retiring();
-        let all = waiting.len();
-        waiting.retain(|waits| {
-            if self.map.view().failed || self.retired(&waits.group, waits.before) {
-                self.records_retired(waits.op);
-                return false;
-            }
-            self.publish_below(&waits.group, waits.before);
-            true
-        });
-        let gone_on = waiting.len() < all;
-        for waits in waiting {
-            self.logs.wait_to_retire(waits);
-        }
-        gone_on
-    }
-
-    fn records_retired(&mut self, key: usize) {
-        if self.map.view().failed {
-            self.finish_op(key, Some(RequestError::Failed));
-        } else if self.ops[key].salvages() {
-            self.salvage_next(key);
-        } else {
-            self.ops[key].phase = Phase::writing();
-            self.put_in_place(key);
-            self.end_without_writes(key);
-        }
+    /// Publishes it as soon as it is so.
+    pub(crate) fn publish(&self, logs: &mut Logs, map: &StripeMap, out: &mut Outbox) {
+        logs.publish_below(&self.group, self.before, map, out);
     }
 }

@@ -22,8 +22,10 @@ use std::ops::Range;
 
 use crate::canary::{self, Canary};
 use crate::proto::*;
-use crate::shard::Shard;
+use crate::shard::op::StripeOp;
 use crate::shard::op::kind::Kind;
+use crate::shard::outbox::Outbox;
+use crate::shard::stripe_map::StripeMap;
 use crate::units::*;
 
 /// Regions that a shard follows at once.
@@ -117,31 +119,23 @@ impl ZeroTracker {
         }
     }
 
-    fn holds(&self, region: RegionNo) -> bool {
-        self.regions.get(&region).is_some_and(|r| r.left == 0)
-    }
-}
-
-impl Shard {
     /// All that the shard has in a region is zero: nothing may be all.
-    pub(crate) fn is_emptied(&self, region: RegionNo) -> bool {
-        self.zero_tracker.holds(region)
-            || !self
-                .map
+    pub(crate) fn is_emptied(&self, region: RegionNo, map: &StripeMap) -> bool {
+        self.regions.get(&region).is_some_and(|r| r.left == 0)
+            || !map
                 .geometry()
-                .owners(region, self.map.count())
-                .contains(&self.map.index())
+                .owners(region, map.count())
+                .contains(&map.index())
     }
 
     /// An operation is about to be over: what it zeroed is remembered, what it wrote forgotten.
-    pub(crate) fn note_zeroed(&mut self, key: usize, failed: bool) {
-        let op = &self.ops[key];
+    pub(crate) fn note(&mut self, op: &StripeOp, failed: bool, map: &StripeMap, out: &mut Outbox) {
         // The case of every other operation of an array where nothing is zeroed.
-        if self.zero_tracker.regions.is_empty() && (failed || !op.kind.only_zeros()) {
+        if self.regions.is_empty() && (failed || !op.kind.only_zeros()) {
             return;
         }
-        let (stripe, region) = (op.stripe, self.map.region(op.stripe));
-        let strip = self.map.geometry().strip;
+        let (stripe, region) = (op.stripe, map.region(op.stripe));
+        let strip = map.geometry().strip;
         let mut zeroed: Vec<Range<u64>> = Vec::new();
         match &op.kind {
             Kind::Write(write) => {
@@ -152,7 +146,7 @@ impl Shard {
             }
             Kind::Zero(_) => {
                 let (lo, hi) = (op.lo, op.hi);
-                let k = self.map.shape(stripe).k as u64;
+                let k = map.shape(stripe).k as u64;
                 let whole = (lo, hi) == (0, strip);
                 match whole {
                     true => zeroed.push(0..k * strip),
@@ -165,55 +159,50 @@ impl Shard {
             Kind::Read(_) | Kind::Step(_) => return,
         }
         if zeroed.is_empty() {
-            let known = self.zero_tracker.regions.get_mut(&region);
+            let known = self.regions.get_mut(&region);
             if let Some(followed) = known.filter(|_| !canary::hit(Canary::EmptyForEver)) {
                 followed.forget(stripe);
             }
             return;
         }
-        if self.map.geometry().old_shape.is_some() {
+        if map.geometry().old_shape.is_some() {
             return;
         }
-        let all = self.map.geometry().stripe_bytes();
-        self.follow(region);
-        let followed = self
-            .zero_tracker
-            .regions
-            .get_mut(&region)
-            .expect("followed");
+        let all = map.geometry().stripe_bytes();
+        self.follow(region, map);
+        let followed = self.regions.get_mut(&region).expect("followed");
         let mut empty = false;
         for bytes in zeroed {
             empty |= followed.zeroed(stripe, bytes, all);
         }
         if empty {
-            self.out.say(FromShard::RegionEmpty { region });
+            out.say(FromShard::RegionEmpty { region });
         }
     }
 
     /// Begins to follow a region.
-    fn follow(&mut self, region: RegionNo) {
-        if self.zero_tracker.regions.contains_key(&region) {
+    fn follow(&mut self, region: RegionNo, map: &StripeMap) {
+        if self.regions.contains_key(&region) {
             return;
         }
-        if self.zero_tracker.order.len() >= FOLLOWED
-            && let Some(longest) = self.zero_tracker.order.pop_front()
+        if self.order.len() >= FOLLOWED
+            && let Some(longest) = self.order.pop_front()
         {
-            self.zero_tracker.regions.remove(&longest);
+            self.regions.remove(&longest);
         }
-        let rows = self.map.geometry().region_rows(region);
-        let stripes = self
-            .map
+        let rows = map.geometry().region_rows(region);
+        let stripes = map
             .geometry()
             .stripes_of_rows(Row(rows.start), Row(rows.end));
-        let ours = |stripe: &u64| self.map.is_ours(StripeNo(*stripe));
+        let ours = |stripe: &u64| map.is_ours(StripeNo(*stripe));
         let followed = Followed {
             first: stripes.start,
             zero: vec![0; (stripes.end - stripes.start).div_ceil(64) as usize],
             left: stripes.filter(ours).count() as u64,
             parts: BTreeMap::new(),
         };
-        self.zero_tracker.regions.insert(region, followed);
-        self.zero_tracker.order.push_back(region);
+        self.regions.insert(region, followed);
+        self.order.push_back(region);
     }
 }
 

@@ -3,18 +3,25 @@
 //!
 //! Invariant: a rebuilt stripe counts as valid on its target from the moment its strip is written
 //! there until the view's `rebuilt` row passes it or the target leaves; in between writes go to the
-//! target too.
+//! target too (the marks are those of `stripe_map`).
 
 pub(crate) mod write_order;
 
 use crate::proto::*;
 use crate::shard::Shard;
+use crate::shard::job::write_order::Place;
 use crate::shard::op::StripeOp;
 use crate::shard::op::kind::StepOp;
 use crate::shard::op::work::Work;
 use crate::units::*;
 
-pub(crate) struct StepRun {
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Steps {
+    runs: Vec<StepRun>,
+}
+
+struct StepRun {
     step: Step,
     /// Next stripe to look at.
     next: u64,
@@ -25,7 +32,7 @@ pub(crate) struct StepRun {
 
 impl StepRun {
     /// See the module; so many of its stripes are at work or wait.
-    pub(crate) fn check(&self, at_work: u64) -> Result<(), String> {
+    fn check(&self, at_work: u64) -> Result<(), String> {
         let step = self.step.step;
         ensure!(
             self.at_work == at_work,
@@ -36,9 +43,43 @@ impl StepRun {
         ensure!(!over, "step {step} is over, which the array does not know");
         Ok(())
     }
+}
 
-    pub(crate) fn step(&self) -> u64 {
-        self.step.step
+impl Steps {
+    /// No step is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// A stripe of a step that this shard has not come to yet.
+    pub(crate) fn still_to_begin(&self, (step, stripe): Place) -> bool {
+        let mut runs = self.runs.iter();
+        runs.any(|run| run.step.step == step && run.next <= stripe.0)
+    }
+
+    fn stripe_done(&mut self, step: &StepOp, unreadable: bool, op: &StripeOp) {
+        let no = step.asked.step;
+        let run = self.runs.iter_mut().find(|run| run.step.step == no);
+        let run = run.expect("a step stays until its stripes are done");
+        run.at_work -= 1;
+        run.outcome.stripes += 1;
+        run.outcome.unreadable += u64::from(unreadable);
+        run.outcome.inconsistent += u64::from(step.found_inconsistent);
+        let clear = op.findings.iter().all(|found| !found.corrupt.is_empty());
+        run.outcome.located += u64::from(step.found_inconsistent && clear);
+        run.outcome.skipped += u64::from(step.skipped);
+    }
+
+    /// See the module; `at_work`: for each stripe that is at work or waits, its step.
+    pub(crate) fn check(&self, at_work: &[u64]) -> Result<(), String> {
+        for run in &self.runs {
+            let count = at_work
+                .iter()
+                .filter(|&&step| step == run.step.step)
+                .count();
+            run.check(count as u64)?;
+        }
+        Ok(())
     }
 }
 
@@ -48,41 +89,46 @@ impl Shard {
             self.requests.forget_stale_latencies(self.out.now());
         }
         let range = self.map.geometry().stripes_of_rows(step.first, step.end);
-        let (next, end) = (range.start, range.end);
         if step.kind == StepKind::Rebuild {
             self.write_order.begin(WriteToken {
                 step: step.step,
-                next: StripeNo(next),
-                end: StripeNo(end),
+                next: StripeNo(range.start),
+                end: StripeNo(range.end),
             });
         }
-        let run = StepRun {
+        self.steps.runs.push(StepRun {
             step,
-            next,
-            end,
+            next: range.start,
+            end: range.end,
             at_work: 0,
             outcome: StepOutcome::default(),
-        };
-        self.steps.push(run);
+        });
         self.feed_steps();
     }
 
-    /// Begins stripes of the steps that there are, in order, as many as may be at work, and tells
+    /// A stripe of a step is over: the next ones are queued.
+    pub(crate) fn step_stripe_done(&mut self, step: &StepOp, unreadable: bool, op: &StripeOp) {
+        self.write_order.leave(step.asked.step, op.stripe);
+        self.steps.stripe_done(step, unreadable, op);
+        self.feed_steps();
+    }
+
+    /// Queues stripes of the steps that there are, in order, as many as may be at work, and tells
     /// of steps that are over.
     fn feed_steps(&mut self) {
         let (mut at, mut begun) = (0, true);
-        while at < self.steps.len() {
+        while at < self.steps.runs.len() {
             // Those of a later one may wait for the turn of those before.
             if begun {
                 self.feed_step(at);
             }
-            let run = &self.steps[at];
+            let run = &self.steps.runs[at];
             begun &= run.next >= run.end;
             if run.at_work > 0 || run.next < run.end {
                 at += 1;
                 continue;
             }
-            let mut run = self.steps.remove(at);
+            let mut run = self.steps.runs.remove(at);
             let (foreground, seen) = self.requests.take_latencies(self.out.now());
             run.outcome.foreground = foreground;
             self.out.say(FromShard::StepDone {
@@ -94,58 +140,32 @@ impl Shard {
     }
 
     fn feed_step(&mut self, at: usize) {
-        let depth = u64::from(self.steps[at].step.depth);
-        let mut at_work: u64 = self.steps.iter().map(|run| run.at_work).sum();
-        while at_work < depth && self.steps[at].next < self.steps[at].end {
-            let run = &mut self.steps[at];
+        let runs = &mut self.steps.runs;
+        let depth = u64::from(runs[at].step.depth);
+        let mut at_work: u64 = runs.iter().map(|run| run.at_work).sum();
+        while at_work < depth && self.steps.runs[at].next < self.steps.runs[at].end {
+            let run = &mut self.steps.runs[at];
             let stripe = StripeNo(run.next);
             run.next += 1;
-            let ours = self.map.is_ours(stripe);
-            if !ours || !self.map.geometry().exists(stripe) {
+            if !self.map.is_ours(stripe) || !self.map.geometry().exists(stripe) {
                 continue;
             }
-            let gate = &self.gates[self.map.region(stripe).0 as usize];
+            let gate = &self.gates[self.map.region(stripe)];
             // Parity that waits for its resync (or for the discard of its region) is not wrong: a
             // scrub has nothing to say about it.
-            let untrusted =
-                matches!(self.steps[at].step.kind, StepKind::Scrub(_)) && !gate.trusted();
+            let untrusted = matches!(run.step.kind, StepKind::Scrub(_)) && !gate.trusted();
             if gate.unwritten() || untrusted {
-                self.steps[at].outcome.skipped += 1;
+                run.outcome.skipped += 1;
                 continue;
             }
-            let run = &mut self.steps[at];
             run.at_work += 1;
             at_work += 1;
             if run.step.kind == StepKind::Rebuild {
                 self.write_order.enter(run.step.step, stripe);
             }
-            let work = Work::step(run.step.step, run.step.kind, self.map.geometry().strip);
-            self.enqueue(stripe, work);
+            let strip = self.map.geometry().strip;
+            let work = Work::step(run.step.step, run.step.kind, strip);
+            self.queue.enqueue(stripe, work);
         }
-    }
-
-    /// A stripe of a step that this shard has not come to yet.
-    pub(crate) fn still_to_begin(&self, (step, stripe): (u64, StripeNo)) -> bool {
-        let mut runs = self.steps.iter();
-        runs.any(|run| run.step.step == step && run.next <= stripe.0)
-    }
-
-    pub(crate) fn step_stripe_done(&mut self, step: &StepOp, unreadable: bool, op: &StripeOp) {
-        let no = step.asked.step;
-        self.write_order.leave(no, op.stripe);
-        let at = self
-            .steps
-            .iter()
-            .position(|run| run.step.step == no)
-            .expect("a step stays until its stripes are done");
-        let run = &mut self.steps[at];
-        run.at_work -= 1;
-        run.outcome.stripes += 1;
-        run.outcome.unreadable += u64::from(unreadable);
-        run.outcome.inconsistent += u64::from(step.found_inconsistent);
-        let clear = op.findings.iter().all(|found| !found.corrupt.is_empty());
-        run.outcome.located += u64::from(step.found_inconsistent && clear);
-        run.outcome.skipped += u64::from(step.skipped);
-        self.feed_steps();
     }
 }

@@ -15,17 +15,19 @@
 //!   stripe or for buffers, or an earlier stripe waits for buffers, or the region is given back,
 //!   the stripe is written out of order.
 //!
-//! Deliberately absent: order among writes in flight. What a drive makes of them is its own.
+//! Deliberately absent: which stripe must not wait (`op::gate`), and order among writes in flight.
+//! What a drive makes of them is its own.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::proto::{ShardOutput, StepKind, WriteToken};
-use crate::shard::op::kind::Phase;
-use crate::shard::{Shard, Starved};
-use crate::units::{ShardNo, StripeNo, Time};
+use crate::proto::{ShardOutput, WriteToken};
+use crate::shard::job::Steps;
+use crate::shard::outbox::Outbox;
+use crate::shard::stripe_map::StripeMap;
+use crate::units::{ShardNo, StripeNo};
 
 /// A stripe of a step.
-type Place = (u64, StripeNo);
+pub(crate) type Place = (u64, StripeNo);
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -85,91 +87,70 @@ impl WriteOrder {
     pub(crate) fn leave(&mut self, step: u64, stripe: StripeNo) {
         self.at_work.remove(&(step, stripe));
     }
+
+    /// The token comes from another shard.
+    pub(crate) fn take_token(&mut self, token: WriteToken) {
+        self.forget(token.step);
+        self.here = Some(token);
+    }
+
+    /// A stripe that is to be written only when the token comes to it, and has not got it.
+    pub(crate) fn is_early(&self, place: Place) -> bool {
+        let token = self.here.as_ref();
+        let has_it = token.is_some_and(|token| (token.step, token.next) == place);
+        self.at_work.contains(&place) && !has_it
+    }
+
+    /// The stripe waits for the token.
+    pub(crate) fn wait(&mut self, place: Place, op: usize) {
+        self.waiting.insert(place, op);
+    }
+
+    /// Stripes that wait for the token, in its order.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
+        self.waiting.keys().copied()
+    }
+
+    /// A stripe does not wait any more.
+    pub(crate) fn release(&mut self, place: Place) -> Option<usize> {
+        self.waiting.remove(&place)
+    }
+
+    /// Passes the token on, if it is here and its stripe needs it no more.
+    pub(crate) fn pass(&mut self, steps: &Steps, map: &StripeMap, out: &mut Outbox) -> Token {
+        let Some(token) = &mut self.here else {
+            return Token::Stays;
+        };
+        let place = (token.step, token.next);
+        if token.next >= token.end {
+            self.forget(place.0);
+            let next = self.begun.pop_front();
+            let goes_on = next.is_some();
+            self.here = next.or(self.here.take());
+            return if goes_on { Token::Moves } else { Token::Stays };
+        }
+        if !map.is_ours(token.next) {
+            let owner = map.geometry().shard(token.next, map.count());
+            let token = self.here.take().expect("it is here");
+            out.put(ShardOutput::WriteToken(owner, token));
+            return Token::Moves;
+        }
+        if self.last < place.0 || steps.still_to_begin(place) {
+            return Token::Stays;
+        }
+        if self.at_work.contains(&place) {
+            let read = self.waiting.remove(&place);
+            return read.map_or(Token::Stays, Token::Reaches);
+        }
+        token.next.0 += 1;
+        Token::Moves
+    }
 }
 
-impl Shard {
-    /// The token comes from another shard.
-    pub fn write_token(&mut self, now: Time, token: WriteToken) {
-        self.out.set_now(now);
-        self.write_order.forget(token.step);
-        self.write_order.here = Some(token);
-    }
-
-    fn place(&self, key: usize) -> Option<Place> {
-        let op = &self.ops[key];
-        let step = op.kind.step()?;
-        (step.kind == StepKind::Rebuild).then_some((step.step, op.stripe))
-    }
-
-    /// True if the stripe must wait for the token.
-    pub(crate) fn awaits_token(&mut self, key: usize) -> bool {
-        let Some(place) = self.place(key) else {
-            return false;
-        };
-        let token = self.write_order.here.as_ref();
-        let has_it = token.is_some_and(|token| (token.step, token.next) == place);
-        let waits = self.write_order.at_work.contains(&place) && !has_it && !self.must_yield(place);
-        if waits {
-            let plan = self.ops[key].phase.plan();
-            self.ops[key].phase = Phase::AwaitToken(plan);
-            self.write_order.waiting.insert(place, key);
-        }
-        waits
-    }
-
-    /// Continues the stripe that the token has reached, or passes the token on. True if either was
-    /// done.
-    pub(crate) fn pass_token(&mut self) -> bool {
-        let Some(token) = &self.write_order.here else {
-            return false;
-        };
-        if token.next >= token.end {
-            let step = token.step;
-            self.write_order.forget(step);
-            let next = self.write_order.begun.pop_front();
-            let goes_on = next.is_some();
-            self.write_order.here = next.or(self.write_order.here.take());
-            return goes_on;
-        }
-        let place = (token.step, token.next);
-        let owner = self.map.geometry().shard(token.next, self.map.count());
-        if owner != self.map.index() {
-            let token = self.write_order.here.take().expect("it is here");
-            self.out.put(ShardOutput::WriteToken(owner, token));
-            return true;
-        }
-        if self.write_order.last < place.0 || self.still_to_begin(place) {
-            return false;
-        }
-        if self.write_order.at_work.contains(&place) {
-            let read = self.write_order.waiting.remove(&place);
-            read.inspect(|key| self.compute(*key));
-            return read.is_some();
-        }
-        let token = self.write_order.here.as_mut().expect("it is here");
-        token.next.0 += 1;
-        true
-    }
-
-    /// Another operation needs what the stripe holds while it waits.
-    fn must_yield(&self, place: Place) -> bool {
-        let first = |starved: &Starved| match starved {
-            Starved::Read(_) => true,
-            Starved::Op(key) => self.place(*key).is_none_or(|other| other < place),
-        };
-        let left = self.gates[self.map.region(place.1).0 as usize].waits_for_users();
-        let wanted = left || self.map.closed().is_some() || self.is_pressed(place.1);
-        wanted || self.starved.iter().any(first)
-    }
-
-    /// Releases one waiting stripe that blocks another operation. True if there was one.
-    pub(crate) fn release_waiting(&mut self) -> bool {
-        let mut waiting = self.write_order.waiting.keys();
-        let Some(place) = waiting.find(|place| self.must_yield(**place)).copied() else {
-            return false;
-        };
-        let key = self.write_order.waiting.remove(&place).expect("it waits");
-        self.compute(key);
-        true
-    }
+/// What becomes of the token.
+pub(crate) enum Token {
+    Stays,
+    Moves,
+    /// It has come to the stripe of this operation, which has waited for it.
+    Reaches(usize),
 }

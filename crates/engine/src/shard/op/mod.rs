@@ -3,7 +3,7 @@
 //!
 //! Order of a write (each step waits for the one before):
 //! 1. *gate*: the region is open, so Dirty is durable on the members; where it is about to be, 2
-//!    and 3 come before (`region_gate`);
+//!    and 3 come before (`gate`, `region_gate`);
 //! 2. *buffers*: all that the plan needs, or none;
 //! 3. *read* what the plan needs; a read that fails changes the plan and starts again from 2;
 //! 4. compute parity;
@@ -18,6 +18,7 @@
 //! Invariant: nothing is computed from a column that is lost or that failed to read in this
 //! operation.
 
+mod gate;
 pub(crate) mod kind;
 pub(crate) mod narrow;
 pub(crate) mod queue;
@@ -26,7 +27,6 @@ mod records;
 mod resync;
 pub(crate) mod salvage;
 pub(crate) mod scrub;
-pub(crate) mod table;
 pub(crate) mod work;
 mod write;
 
@@ -269,32 +269,32 @@ impl Shard {
         let op = &self.ops[key];
         let gated = op.kind.changes_data();
         let region = self.map.region(op.stripe);
-        if !gated && self.gates[region.0 as usize].unwritten() {
+        if !gated && self.gates[region].unwritten() {
             return self.pass_over(key);
         }
-        if op.kind.only_zeros() && self.gates[region.0 as usize].unwritten() {
+        if op.kind.only_zeros() && self.gates[region].unwritten() {
             // It reads as zeros already, and did not when this was asked for.
             return self.finish_op(key, None);
         }
         if gated {
-            let gate = &mut self.gates[region.0 as usize];
+            let gate = &mut self.gates[region];
             if !gate.open() {
                 let hasty = canary::hit(Canary::DirtyAfterWrite) && !gate.unwritten();
                 if gate.ask() {
                     self.out.say(FromShard::NeedRegion { region });
                 }
                 if !hasty && self.starts_early(&self.ops[key]) {
-                    self.gates[region.0 as usize].users += 1;
+                    self.gates[region].begin_use();
                     self.ops[key].counts = CountsAs::User;
                     return self.prepare(key);
                 }
                 if !hasty {
-                    return self.gates[region.0 as usize].waiting.push(key);
+                    return self.gates[region].wait(key);
                 }
             }
-            self.gates[region.0 as usize].enter();
+            self.gates[region].enter();
         }
-        self.gates[region.0 as usize].users += 1;
+        self.gates[region].begin_use();
         self.ops[key].counts = match gated {
             true => CountsAs::Writer,
             false => CountsAs::User,
@@ -314,7 +314,7 @@ impl Shard {
 
     /// Parity agrees with the data in this stripe, whichever members are lost.
     pub(crate) fn synced(&self, stripe: StripeNo) -> bool {
-        self.gates[self.map.region(stripe).0 as usize].trusted()
+        self.gates[self.map.region(stripe)].trusted()
     }
 
     /// Parity agrees with the data in this stripe, or an administrator accepted that it does.
@@ -373,9 +373,7 @@ impl Shard {
         let op = &self.ops[key];
         // Its region was given back since it started: parity that no resync has passed over must
         // not be computed from only because the region counts as trusted now.
-        if op.counts != CountsAs::Writer
-            && self.gates[self.map.region(op.stripe).0 as usize].unwritten()
-        {
+        if op.counts != CountsAs::Writer && self.gates[self.map.region(op.stripe)].unwritten() {
             return match op.reads_early() {
                 true => self.back_to_gate(key),
                 false => self.pass_over(key),
@@ -456,7 +454,7 @@ impl Shard {
         let op = &mut self.ops[key];
         op.drop_buffers();
         let (stripe, reads) = (op.stripe, op.kind.is_read());
-        let parks = reads && self.park(key, self.map.region(stripe));
+        let parks = reads && self.gates[self.map.region(stripe)].park(key);
         if parks {
             self.ops[key].phase = Phase::Parked;
         }
@@ -820,7 +818,8 @@ impl Shard {
 
     /// The operation is over: answers, lets the region and the stripe go.
     pub(crate) fn finish_op(&mut self, key: usize, error: Option<RequestError>) {
-        self.note_zeroed(key, error.is_some());
+        self.zero_tracker
+            .note(&self.ops[key], error.is_some(), &self.map, &mut self.out);
         let op = self.retire(key);
         let result = match error {
             Some(error) => Err(error),
@@ -881,7 +880,7 @@ impl Shard {
                 true => {
                     let own = ReadPieces::of(*piece);
                     let work = Work::read(own, piece.lo, piece.hi, Vec::new());
-                    self.enqueue(stripe, work);
+                    self.queue.enqueue(stripe, work);
                 }
                 false => self.finish_part(piece.request, None, result),
             }

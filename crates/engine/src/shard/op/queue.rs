@@ -13,21 +13,30 @@ use std::collections::VecDeque;
 use crate::canary::{self, Canary};
 use crate::mem::list::{List, listed};
 use crate::shard::Shard;
+use crate::shard::coalesce::Streams;
 use crate::shard::op::kind::Kind;
-use crate::shard::op::table::Ops;
 use crate::shard::op::work::Work;
 use crate::shard::op::{CountsAs, StripeOp};
+use crate::shard::op_table::Ops;
 use crate::units::*;
 
 /// Operations on a stripe: those at work and those waiting, in order of arrival.
 #[derive(Default)]
-pub(crate) struct Lock {
+struct Lock {
     active: List<Held, 2>,
     queue: VecDeque<Work>,
 }
 
-/// The stripes that something is going on in. Nobody goes through them: they have no order.
-pub(crate) type Locks = rustc_hash::FxHashMap<StripeNo, Lock>;
+/// The stripes that something is going on in.
+#[derive(Default)]
+pub(crate) struct StripeQueue {
+    /// Nobody goes through them: they have no order.
+    locks: rustc_hash::FxHashMap<StripeNo, Lock>,
+    /// Memory of locks that are over, for the next.
+    idle: Vec<Lock>,
+    /// Stripes with a queue that may have something to start.
+    ready: VecDeque<StripeNo>,
+}
 
 /// Ranges that something at work or waiting stands on, and whether it only reads.
 type Blocked = List<(u64, u64, bool), 4>;
@@ -42,25 +51,8 @@ struct Held {
 listed!(Held, Work);
 
 impl Lock {
-    /// What waits.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Work> {
-        self.queue.iter()
-    }
-
-    /// Operations at work.
-    pub(crate) fn at_work(&self) -> usize {
-        self.active.len()
-    }
-
-    /// An operation has its range, whatever else has it.
-    #[cfg(test)]
-    pub(crate) fn hold(&mut self, op: usize, lo: u64, hi: u64) {
-        let shared = false;
-        self.active.push(Held { op, lo, hi, shared });
-    }
-
     /// See the module.
-    pub(crate) fn check(&self, stripe: StripeNo, ops: &Ops, streams: bool) -> Result<(), String> {
+    fn check(&self, stripe: StripeNo, ops: &Ops, streams: bool) -> Result<(), String> {
         let stripe_no = stripe.0;
         for (at, held) in self.active.iter().enumerate() {
             let Held { op, lo, hi, shared } = *held;
@@ -93,26 +85,87 @@ impl Lock {
     }
 }
 
-impl Shard {
+impl StripeQueue {
     /// Queues work on a stripe; it starts at the next `poll`.
     pub(crate) fn enqueue(&mut self, stripe: StripeNo, work: Work) {
-        let old = || self.old_locks.pop().unwrap_or_default();
-        let lock = self.locks.entry(stripe).or_insert_with(old);
+        let idle = || self.idle.pop().unwrap_or_default();
+        let lock = self.locks.entry(stripe).or_insert_with(idle);
         lock.queue.push_back(work);
         self.ready.push_back(stripe);
     }
 
+    /// A stripe that may have something to start.
+    pub(crate) fn next_ready(&mut self) -> Option<StripeNo> {
+        self.ready.pop_front()
+    }
+
+    /// No stripe may have anything to start.
+    pub(crate) fn none_ready(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    /// Something waits for the stripe.
+    pub(crate) fn is_pressed(&self, stripe: StripeNo) -> bool {
+        let lock = self.locks.get(&stripe);
+        lock.is_some_and(|lock| !lock.queue.is_empty())
+    }
+
+    /// An operation has its range of the stripe.
+    pub(crate) fn hold(&mut self, stripe: StripeNo, op: usize, lo: u64, hi: u64, shared: bool) {
+        let lock = self.locks.get_mut(&stripe);
+        let lock = lock.expect("it has active operations");
+        lock.active.push(Held { op, lo, hi, shared });
+    }
+
+    /// An operation is over: what waited for its range may start.
+    fn release(&mut self, stripe: StripeNo, op: usize) {
+        if let Some(lock) = self.locks.get_mut(&stripe) {
+            lock.active.retain(|held| held.op != op);
+        }
+        self.ready.push_back(stripe);
+    }
+
+    /// Keeps the memory of a lock for the next if nothing is left of it.
+    fn tidy(&mut self, stripe: StripeNo) {
+        let lock = self.locks.get(&stripe);
+        if lock.is_some_and(|lock| lock.active.is_empty() && lock.queue.is_empty()) {
+            self.idle.extend(self.locks.remove(&stripe));
+        }
+    }
+
+    /// What waits on any stripe, in no order.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Work> {
+        self.locks.values().flat_map(|lock| &lock.queue)
+    }
+
+    /// See the module.
+    pub(crate) fn check(&self, ops: &Ops, streams: &Streams) -> Result<(), String> {
+        let mut held = 0;
+        for (&stripe, lock) in &self.locks {
+            lock.check(stripe, ops, streams.waits(stripe))?;
+            held += lock.active.len();
+        }
+        ensure!(
+            held == ops.len(),
+            "{} operations are at work, and {held} hold their range",
+            ops.len()
+        );
+        Ok(())
+    }
+}
+
+impl Shard {
     /// Starts everything on the stripe that nothing before it stands in the way of; without
     /// `at_once`, parts of streams may wait for more.
     pub(crate) fn pump(&mut self, stripe: StripeNo, at_once: bool) {
-        let unit = self.run_bytes();
+        let unit = self.logs.run_bytes(&self.map);
         let worth = match at_once {
             true => 0,
-            false => self.worth_waiting_for(stripe),
+            false => self.worth_waiting_for(stripe, unit),
         };
         // What waits for more, and whether something waits for that.
         let (mut kept, mut pressed) = (Blocked::new(), false);
-        let Some(lock) = self.locks.get_mut(&stripe) else {
+        let Some(lock) = self.queue.locks.get_mut(&stripe) else {
             return;
         };
         let mut blocked: Blocked = lock.active.iter().map(|h| (h.lo, h.hi, h.shared)).collect();
@@ -147,33 +200,44 @@ impl Shard {
             let (lo, hi, shared) = (work.lo, work.hi, work.shared());
             let k = self.map.shape(stripe).k;
             let op = self.ops.insert(stripe, k, work);
-            let lock = self
-                .locks
-                .get_mut(&stripe)
-                .expect("it has active operations");
-            lock.active.push(Held { op, lo, hi, shared });
+            self.queue.hold(stripe, op, lo, hi, shared);
             self.start_op(op);
         }
-        self.locks_tidy(stripe);
+        self.queue.tidy(stripe);
         if pressed {
             self.pump(stripe, true);
         }
     }
 
-    /// Something waits for the stripe.
-    pub(crate) fn is_pressed(&self, stripe: StripeNo) -> bool {
-        let lock = self.locks.get(&stripe);
-        lock.is_some_and(|lock| !lock.queue.is_empty())
+    /// Nothing else is at work, so nothing may wait.
+    fn must_go(&self) -> bool {
+        let idle = self.ops.is_empty() && self.out.none_in_flight();
+        idle || self.map.closed().is_some()
     }
 
-    fn locks_tidy(&mut self, stripe: StripeNo) {
-        if self
-            .locks
-            .get(&stripe)
-            .is_some_and(|l| l.active.is_empty() && l.queue.is_empty())
-        {
-            self.old_locks.extend(self.locks.remove(&stripe));
+    /// How many bytes of a stream are worth waiting for in this stripe, in runs of `unit` bytes.
+    fn worth_waiting_for(&self, stripe: StripeNo, unit: u64) -> u64 {
+        // Without parity writes are not gathered, and copies are whole by themselves.
+        let plain = self.map.geometry().m == 0 || self.map.geometry().mirrored();
+        if plain || self.must_go() {
+            return 0;
         }
+        let whole = unit * self.map.shape(stripe).k as u64;
+        self.streams.worth_waiting_for(stripe, whole, &self.map)
+    }
+
+    /// Starts what has waited long enough or has nothing to wait for any more, and all that waits
+    /// if nothing else is at work.
+    pub(crate) fn let_go(&mut self) -> bool {
+        let mut any = false;
+        while self.streams.any_waits()
+            && let (now, must_go) = (self.out.now(), self.must_go())
+            && let Some(stripe) = self.streams.next_to_go(now, must_go, &self.map)
+        {
+            self.pump(stripe, true);
+            any = true;
+        }
+        any
     }
 
     /// Removes an operation and lets the stripe's next go on.
@@ -185,18 +249,16 @@ impl Shard {
         {
             self.streams.took(self.out.now().since(began));
         }
-        if let Some(lock) = self.locks.get_mut(&done.stripe) {
-            lock.active.retain(|held| held.op != op);
-        }
-        self.ready.push_back(done.stripe);
+        self.queue.release(done.stripe, op);
         // What ends because the array has failed may be half in place: its records still count.
         if let Some(operation) = done.operation.filter(|_| !self.map.view().failed) {
             self.logs.over(operation);
         }
-        self.drained(op);
+        self.logs.drained(op, &mut self.out);
         if done.counts != CountsAs::Nothing {
             let wrote = done.counts == CountsAs::Writer;
-            self.leave_region(self.map.region(done.stripe), wrote);
+            let region = self.map.region(done.stripe);
+            self.gates.leave(region, wrote, &self.logs, &mut self.out);
         }
         done
     }

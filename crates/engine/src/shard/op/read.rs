@@ -62,7 +62,7 @@ impl Shard {
             return (!reads.is_empty()).then_some((WritePlan::Full, reads, Extra::default()));
         }
         let hedge = asked.race.is_some_and(|side| side.hedge);
-        if hedge && !self.gates[self.map.region(op.stripe).0 as usize].answers_hedge() {
+        if hedge && !self.gates[self.map.region(op.stripe)].answers_hedge() {
             return None;
         }
         let trusted = hedge || self.trusted(op.stripe, lost);
@@ -198,7 +198,7 @@ impl Shard {
             let op = self.retire(key);
             self.ops.over(op);
             let work = Work::read(pieces, lo, hi, bad).healing(found);
-            return self.enqueue(stripe, work.racing(race));
+            return self.queue.enqueue(stripe, work.racing(race));
         }
         if let Kind::Read(read) = &mut self.ops[key].kind {
             read.answered = true;
@@ -213,5 +213,10 @@ impl Shard {
         for (piece, slice) in answers.drain().filter(|_| claims) {
             self.finish_read(&piece, slice, stripe);
         }
+    }
+
+    /// So many zeros.
+    pub(crate) fn zeros_of(&self, bytes: u64) -> Slice {
+        Slice::new(self.zeros.clone(), 0, bytes as usize)
     }
 }

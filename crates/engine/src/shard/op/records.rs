@@ -1,4 +1,5 @@
-//! What a write puts into the stripe log: which records, on which members.
+//! What a write puts into the stripe log: which records, on which members; and how operations go on
+//! when records are durable, or retired.
 //!
 //! The run of the operation is cut where the set W of written columns changes; each part has an
 //! intent (with a checksum of every new block of W and of the parities). Parity members get S_j in
@@ -31,7 +32,10 @@ use crate::log::layout::{Record, Records};
 use crate::mem::list::{List, listed};
 use crate::proto::*;
 use crate::shard::Shard;
+use crate::shard::log_writer::Flight;
 use crate::shard::op::StripeOp;
+use crate::shard::op::kind::Phase;
+use crate::shard::retire::Retiring;
 use crate::stripe::log_records::{NewContent, Part};
 use crate::units::*;
 
@@ -155,7 +159,8 @@ impl Shard {
                     })
                 }));
             }
-            self.log_records(key, operation, (group.clone(), member), records);
+            self.logs
+                .queue_records(key, operation, (group.clone(), member), records);
         }
         holders.len()
     }
@@ -218,6 +223,99 @@ impl Shard {
             checksums: memory,
             settled: false,
             payload: LogPayload::None,
+        }
+    }
+
+    // ---- on the way --------------------------------------------------------------------------
+
+    /// Goes on with what waits for records to be retired, or writes records that wait; true if
+    /// there is something to put out or to go on with.
+    pub(crate) fn pump_logs(&mut self) -> bool {
+        if !self.logs.is_due() {
+            return false;
+        }
+        if self.drive_retiring() {
+            return true;
+        }
+        self.logs.write(self.ops.len(), &self.map, &mut self.out);
+        // What was to be published while records are retired does not wait for the commit.
+        !self.out.is_empty()
+    }
+
+    /// A batch was written, or not.
+    pub(crate) fn batch_written(&mut self, flight: Flight, result: Result<(), IoError>) {
+        let device = flight.device;
+        let ops = self.logs.written(flight, result, &self.map, &mut self.out);
+        if ops.is_empty() {
+            // It published, and regions are closed only when nothing does.
+            self.gates.say_closed(&self.logs, &mut self.out);
+        }
+        for &op in &ops {
+            self.record_written(op, device, result.is_err());
+        }
+    }
+
+    /// A view came: records for members that left count as failed, and numbers may begin anew.
+    pub(crate) fn logs_follow_view(&mut self) {
+        for (op, device) in self.logs.drop_lanes(self.map.view()) {
+            self.record_written(op, device, true);
+        }
+        let began = self.ops.iter().filter(|(_, op)| op.began());
+        let began = began.map(|(key, _)| key);
+        let view = self.map.view();
+        self.logs.begin_drain(view, began, &mut self.out);
+    }
+
+    // ---- records that must not be replayed (`retire`) ----------------------------------------
+
+    /// True if no record can count that tells of the operation's run. Otherwise the operation
+    /// waits, and goes on by [`Shard::records_retired`].
+    pub(crate) fn outlives_records(&mut self, key: usize) -> bool {
+        let op = &mut self.ops[key];
+        let waits = Retiring::new(key, op.stripe, &self.logs, &self.map);
+        if waits.is_over(&self.logs, &self.map) || canary::hit(Canary::RecordsOutlived) {
+            return true;
+        }
+        op.phase = Phase::Retiring;
+        self.logs.wait_to_retire(waits);
+        false
+    }
+
+    /// Puts in place what the operation has computed, once no record tells of what lay there.
+    pub(crate) fn change_in_place(&mut self, key: usize) {
+        if self.outlives_records(key) {
+            self.put_in_place(key);
+        }
+    }
+
+    /// Goes on with what waited; true if there was something.
+    fn drive_retiring(&mut self) -> bool {
+        let mut waiting = self.logs.take_retiring();
+        let all = waiting.len();
+        waiting.retain(|waits| {
+            let over = self.map.view().failed || waits.is_over(&self.logs, &self.map);
+            match over {
+                true => self.records_retired(waits.operation()),
+                false => waits.publish(&mut self.logs, &self.map, &mut self.out),
+            }
+            !over
+        });
+        let gone_on = waiting.len() < all;
+        for waits in waiting {
+            self.logs.wait_to_retire(waits);
+        }
+        gone_on
+    }
+
+    fn records_retired(&mut self, key: usize) {
+        if self.map.view().failed {
+            self.finish_op(key, Some(RequestError::Failed));
+        } else if self.ops[key].salvages() {
+            self.salvage_next(key);
+        } else {
+            self.ops[key].phase = Phase::writing();
+            self.put_in_place(key);
+            self.end_without_writes(key);
         }
     }
 }

@@ -128,7 +128,8 @@ impl Shard {
             unreachable!("only reads share")
         };
         let work = Work::read(read.asked.pieces, op.lo, op.hi, op.bad);
-        self.enqueue(op.stripe, work.healing(op.heal).racing(read.asked.race));
+        self.queue
+            .enqueue(op.stripe, work.healing(op.heal).racing(read.asked.race));
     }
 
     fn salvaging(&mut self, key: usize) -> &mut Salvage {

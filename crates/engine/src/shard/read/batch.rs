@@ -91,7 +91,7 @@ impl Shard {
             }
             return;
         }
-        let unwritten = self.gates[self.map.region(stripe).0 as usize].unwritten();
+        let unwritten = self.gates[self.map.region(stripe)].unwritten();
         let mut runs = match unwritten {
             true => List::new(),
             false => self.runs(rows),
@@ -116,7 +116,8 @@ impl Shard {
         for (lo, hi, pieces) in runs.drain() {
             // What is unreadable was answered already.
             if !pieces.is_empty() {
-                self.enqueue(stripe, Work::read(pieces, lo, hi, Vec::new()));
+                self.queue
+                    .enqueue(stripe, Work::read(pieces, lo, hi, Vec::new()));
             }
         }
     }
@@ -151,7 +152,7 @@ impl Shard {
         row: &[Piece],
         place: Option<u64>,
     ) {
-        let gate = &self.gates[self.map.region(stripe).0 as usize];
+        let gate = &self.gates[self.map.region(stripe)];
         let (unwritten, trusted) = (gate.unwritten(), gate.trusted());
         let equalizes = self.map.geometry().mirrored() && !trusted;
         for (at, piece) in row.iter().enumerate() {
@@ -164,7 +165,7 @@ impl Shard {
             } else if equalizes {
                 let pieces = ReadPieces::of(ReadPiece::of(request, part, piece));
                 let work = Work::read(pieces, piece.lo, piece.hi, Vec::new());
-                self.enqueue(stripe, work.equalizing());
+                self.queue.enqueue(stripe, work.equalizing());
             } else {
                 self.read_piece(request, part, piece, place);
             }

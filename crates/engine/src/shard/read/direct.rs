@@ -128,7 +128,7 @@ impl Shard {
     pub(crate) fn issue_in_place(&mut self, mut read: DirectRead, at: u64) {
         read.late_at = self.direct_begins(&read);
         let region = self.map.region(read.stripe);
-        self.gates[region.0 as usize].users += 1;
+        self.gates[region].begin_use();
         let kind = IoKind::ReadInPlace {
             offset: read.offset,
             len: (read.hi - read.lo) as usize,
@@ -142,7 +142,7 @@ impl Shard {
         read.late_at = self.direct_begins(&read);
         let len = (read.hi - read.lo) as usize;
         let region = self.map.region(read.stripe);
-        self.gates[region.0 as usize].users += 1;
+        self.gates[region].begin_use();
         let kind = IoKind::Read {
             offset: read.offset,
             buf,
@@ -158,7 +158,8 @@ impl Shard {
         result: Result<(), IoError>,
         buf: Option<Buf>,
     ) {
-        self.leave_region(self.map.region(read.stripe), false);
+        let region = self.map.region(read.stripe);
+        self.gates.leave(region, false, &self.logs, &mut self.out);
         self.hedges.direct_ends();
         if read.remote {
             return self.remote_read_came(&read, result, buf);
@@ -206,6 +207,6 @@ impl Shard {
         }
         let bad = vec![(read.source, read.device)];
         let work = read.computed(bad).healing(media);
-        self.enqueue(read.stripe, work.racing(read.racing));
+        self.queue.enqueue(read.stripe, work.racing(read.racing));
     }
 }

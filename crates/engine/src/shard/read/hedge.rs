@@ -295,7 +295,7 @@ impl Shard {
             && serves
             && lost.count() < self.map.geometry().m
             && room
-            && self.gates[self.map.region(read.stripe).0 as usize].answers_hedge()
+            && self.gates[self.map.region(read.stripe)].answers_hedge()
     }
 
     fn begin_race(&mut self, key: usize, read: &DirectRead) {
@@ -320,7 +320,7 @@ impl Shard {
             let op = self.ops.insert(read.stripe, k, work);
             return self.start_op(op);
         }
-        self.enqueue(read.stripe, work);
+        self.queue.enqueue(read.stripe, work);
     }
 }
 

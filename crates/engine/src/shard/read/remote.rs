@@ -195,7 +195,7 @@ impl Shard {
 
     /// The read of a piece, if nothing has to be known of it but where it lies.
     fn remote_part(&self, part: usize, piece: &Piece) -> Option<DirectRead> {
-        let plain = self.gates[self.map.region(piece.stripe).0 as usize].plain();
+        let plain = self.gates[self.map.region(piece.stripe)].plain();
         if !plain && !canary::hit(Canary::VisitorIgnoresRegion) {
             return None;
         }
