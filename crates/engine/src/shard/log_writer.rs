@@ -18,8 +18,8 @@
 //! * What publishes has places of its own: it never waits for the ring.
 //! * An operation that ends because the array has failed may be half in place: it is not retired.
 //!
-//! Deliberately absent: which records a write needs (`stripe::log_records`), and what recovery
-//! makes of them (`log::recover`).
+//! Deliberately absent: which records a write needs (`stripe::log_records`), how an operation goes
+//! on when they are durable (`op::records`), and what recovery makes of them (`log::recover`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};

@@ -202,24 +202,22 @@ impl Shard {
     /// Starts a read, or lets it wait behind others: reads that each hold some of their buffers and
     /// wait for the rest would wait for each other.
     fn admit_read(&mut self, read: UserRead) {
-        let pieces = self.map.geometry().strips(read.offset, read.len) as usize;
-        if self.requests.has_turn(pieces) {
-            self.requests.take_room(pieces);
-            self.read(read);
-        } else if !self.requests.hold(read, pieces) {
-            self.out.answer(read.id, Err(RequestError::Invalid));
+        match self.requests.admit(read, &self.map) {
+            Ok(true) => self.read(read),
+            Ok(false) => {}
+            Err(error) => self.out.answer(read.id, Err(error)),
         }
     }
 
     /// Starts the reads for which there is room by now; false if none waits for that.
     fn admit_held(&mut self) -> bool {
         let mut any = false;
-        while let Some((read, pieces)) = self.requests.next_held(&self.map) {
+        while let Some(read) = self.requests.next_held(&self.map) {
             any = true;
             match self.map.closed() {
                 Some(error) => {
                     self.out.answer(read.id, Err(error));
-                    self.requests.give_room(pieces);
+                    self.requests.dismiss(&read, &self.map);
                 }
                 None => self.read(read),
             }

@@ -63,6 +63,13 @@ pub(crate) struct UserRead {
     pub(crate) late: Option<DeviceId>,
 }
 
+impl UserRead {
+    /// Pieces that it is made of.
+    fn pieces(&self, map: &StripeMap) -> usize {
+        map.geometry().strips(self.offset, self.len) as usize
+    }
+}
+
 /// A user request at work.
 struct Active {
     id: RequestId,
@@ -201,35 +208,37 @@ impl Requests {
         self.held.is_empty() && self.has_room(pieces)
     }
 
-    /// A read of so many pieces begins as soon as those before it let it; false if none can ever
-    /// hold as many.
-    pub(crate) fn hold(&mut self, read: UserRead, pieces: usize) -> bool {
-        let fits = pieces <= self.pieces_max;
-        if fits {
-            self.held.push_back(read);
+    /// A read comes: true if it begins at once, otherwise it waits until those before it let it; an
+    /// error if nothing ever can hold as many pieces.
+    pub(crate) fn admit(&mut self, read: UserRead, map: &StripeMap) -> Result<bool, RequestError> {
+        let pieces = read.pieces(map);
+        let begins = self.has_turn(pieces);
+        match begins {
+            true => self.pieces += pieces,
+            false if pieces > self.pieces_max => return Err(RequestError::Invalid),
+            false => self.held.push_back(read),
         }
-        fits
+        Ok(begins)
     }
 
-    pub(crate) fn take_room(&mut self, pieces: usize) {
-        self.pieces += pieces;
+    /// A read that was admitted does not begin after all.
+    pub(crate) fn dismiss(&mut self, read: &UserRead, map: &StripeMap) {
+        self.pieces -= read.pieces(map);
     }
 
-    /// So many pieces hold no buffers any more.
-    pub(crate) fn give_room(&mut self, pieces: usize) {
-        self.pieces -= pieces;
+    /// A piece is asked for twice, and may hold a second buffer.
+    pub(crate) fn take_room(&mut self) {
+        self.pieces += 1;
     }
 
     /// The next read that waits, if there is room for it: that is taken.
-    pub(crate) fn next_held(&mut self, map: &StripeMap) -> Option<(UserRead, usize)> {
-        let read = *self.held.front()?;
-        let pieces = map.geometry().strips(read.offset, read.len) as usize;
+    pub(crate) fn next_held(&mut self, map: &StripeMap) -> Option<UserRead> {
+        let pieces = self.held.front()?.pieces(map);
         if !self.has_room(pieces) {
             return None;
         }
-        self.held.pop_front();
         self.pieces += pieces;
-        Some((read, pieces))
+        self.held.pop_front()
     }
 
     // ---- at work -----------------------------------------------------------------------------
@@ -326,10 +335,7 @@ impl Requests {
             "reads are counted as {} pieces and have {parts}",
             self.pieces
         );
-        let fits = |read: &UserRead| {
-            let pieces = map.geometry().strips(read.offset, read.len) as usize;
-            self.has_room(pieces)
-        };
+        let fits = |read: &UserRead| self.has_room(read.pieces(map));
         let waits = self.held.front().is_some_and(fits);
         ensure!(!waits, "a read waits for others, and there is room for it");
         let left = |(_, device): &&(usize, _)| !map.in_view(*device);
@@ -404,7 +410,7 @@ impl Shard {
             if let Some(error) = error {
                 self.finish_part(request, None, Err(error));
             }
-            self.requests.give_room(1);
+            self.requests.pieces -= 1;
         }
     }
 

@@ -308,7 +308,7 @@ impl Shard {
         });
         self.out.direct_read(key).racing = Some(Racing { race, hedge: false });
         // Two buffers, until both sides have ended.
-        self.requests.take_room(1);
+        self.requests.take_room();
         if let Some(counts) = self.meters.hedges(read.device) {
             counts.issued += 1;
         }
