@@ -174,7 +174,13 @@ impl Shard {
                 "operation {key} on stripe {stripe} counts {} I/Os and has {pending} ({phase:?})",
                 op.pending
             );
-            let gate = &self.gates[self.map.region(op.stripe)];
+            let region = self.map.region(op.stripe);
+            ensure!(
+                op.region == region,
+                "operation {key} on stripe {stripe} takes it for one of region {:?}, not {region:?}",
+                op.region
+            );
+            let gate = &self.gates[region];
             let parked = gate.parked().contains(&key);
             let gated = gate.waiting().contains(&key);
             let starves = |starved: &Starved| matches!(starved, Starved::Op(op) if *op == key);
@@ -451,8 +457,7 @@ mod tests {
             let key = key_of(shard, |phase| matches!(phase, Phase::Reading { .. }));
             let stripe = shard.ops[key].stripe;
             let work = Work::zero(0, 0, 4096, false);
-            let k = shard.map.shape(stripe).k;
-            let other = shard.ops.insert(stripe, k, work);
+            let other = shard.ops.insert(stripe, &shard.map, work);
             shard.queue.hold(stripe, other, 0, 4096, false);
         });
         assert!(text.contains("of stripe 0 overlap"), "{text}");

@@ -11,6 +11,7 @@ use slab::Slab;
 
 use crate::shard::op::StripeOp;
 use crate::shard::op::work::Work;
+use crate::shard::stripe_map::StripeMap;
 use crate::units::StripeNo;
 
 /// See the module.
@@ -25,10 +26,9 @@ pub(crate) struct Ops {
 }
 
 impl Ops {
-    /// `k`: data columns of the stripe.
-    pub(crate) fn insert(&mut self, stripe: StripeNo, k: usize, work: Work) -> usize {
+    pub(crate) fn insert(&mut self, stripe: StripeNo, map: &StripeMap, work: Work) -> usize {
         let mut op = self.idle();
-        op.begin(stripe, k, work);
+        op.begin(stripe, map, work);
         self.at_work.insert(op)
     }
 

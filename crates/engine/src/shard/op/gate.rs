@@ -71,7 +71,7 @@ impl Shard {
     /// Whether a write that waits for its region may read meanwhile: one round of waiting less.
     pub(crate) fn starts_early(&self, op: &StripeOp) -> bool {
         let hasty = matches!(&op.kind, Kind::Write(write) if !write.patient);
-        let gate = &self.gates[self.map.region(op.stripe)];
+        let gate = &self.gates[op.region];
         hasty && gate.opens_as_it_is() && self.starved.is_empty()
     }
 
@@ -81,7 +81,7 @@ impl Shard {
             self.finish_op(key, Some(error));
             return false;
         }
-        let region = self.map.region(self.ops[key].stripe);
+        let region = self.ops[key].region;
         let gate = &mut self.gates[region];
         if gate.open() || canary::hit(Canary::WritesEarly) {
             gate.enter();
@@ -117,7 +117,7 @@ impl Shard {
         if let Kind::Write(write) = &mut op.kind {
             write.patient = true;
         }
-        let region = self.map.region(op.stripe);
+        let region = op.region;
         self.gates.leave(region, false, &self.logs, &mut self.out);
         self.start_op(key);
     }
@@ -132,7 +132,7 @@ impl Shard {
         let Some(key) = found.map(|(key, _)| key) else {
             return false;
         };
-        let region = self.map.region(self.ops[key].stripe);
+        let region = self.ops[key].region;
         self.gates[region].stop_waiting(key);
         self.back_to_gate(key);
         true

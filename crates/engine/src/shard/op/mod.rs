@@ -31,6 +31,7 @@ pub(crate) mod work;
 mod write;
 
 use crate::canary::{self, Canary};
+use crate::geometry::Shape;
 use crate::geometry::column_set::Columns;
 use crate::mem::buffer::{Buf, Slice};
 use crate::mem::list::{List, listed};
@@ -41,6 +42,7 @@ use crate::shard::op::salvage::Salvage;
 use crate::shard::op::scrub::Found;
 use crate::shard::op::work::{Bad, ReadPiece, ReadPieces, StepWork, Work, WorkKind};
 use crate::shard::outbox::IoFor;
+use crate::shard::stripe_map::StripeMap;
 use crate::shard::{Shard, Starved};
 use crate::stripe::log_records::NewContent;
 use crate::stripe::write_plan::{Extra, Reads, WritePlan};
@@ -111,6 +113,11 @@ impl Put {
 /// An operation at work on one run of one stripe.
 pub(crate) struct StripeOp {
     pub(crate) stripe: StripeNo,
+    /// Where the stripe lies, and its columns: all of them, and those of data. The array has no
+    /// other shape while an operation is at work.
+    pub(crate) region: RegionNo,
+    pub(crate) width: usize,
+    pub(crate) k: usize,
     /// The run: bytes of every strip.
     pub(crate) lo: u64,
     pub(crate) hi: u64,
@@ -148,6 +155,9 @@ impl StripeOp {
     pub(crate) fn idle() -> StripeOp {
         StripeOp {
             stripe: StripeNo(0),
+            region: RegionNo(0),
+            width: 0,
+            k: 0,
             lo: 0,
             hi: 0,
             kind: Kind::nothing(),
@@ -169,13 +179,17 @@ impl StripeOp {
     }
 
     /// Begins, in memory of one that is over.
-    pub(crate) fn begin(&mut self, stripe: StripeNo, k: usize, work: Work) {
+    pub(crate) fn begin(&mut self, stripe: StripeNo, map: &StripeMap, work: Work) {
+        let Shape { width, k, .. } = map.shape(stripe);
         let (bad, heal) = match &work.kind {
             WorkKind::Read(read) => (read.avoid.clone(), read.heal),
             _ => (Vec::new(), Columns::default()),
         };
         *self = StripeOp {
             stripe,
+            region: map.region(stripe),
+            width,
+            k,
             lo: work.lo,
             hi: work.hi,
             kind: Kind::of(work.kind, k),
@@ -268,7 +282,7 @@ impl Shard {
         }
         let op = &self.ops[key];
         let gated = op.kind.changes_data();
-        let region = self.map.region(op.stripe);
+        let region = op.region;
         if !gated && self.gates[region].unwritten() {
             return self.pass_over(key);
         }
@@ -373,7 +387,7 @@ impl Shard {
         let op = &self.ops[key];
         // Its region was given back since it started: parity that no resync has passed over must
         // not be computed from only because the region counts as trusted now.
-        if op.counts != CountsAs::Writer && self.gates[self.map.region(op.stripe)].unwritten() {
+        if op.counts != CountsAs::Writer && self.gates[op.region].unwritten() {
             return match op.reads_early() {
                 true => self.back_to_gate(key),
                 false => self.pass_over(key),
@@ -453,8 +467,8 @@ impl Shard {
     pub(crate) fn parks(&mut self, key: usize) -> bool {
         let op = &mut self.ops[key];
         op.drop_buffers();
-        let (stripe, reads) = (op.stripe, op.kind.is_read());
-        let parks = reads && self.gates[self.map.region(stripe)].park(key);
+        let (region, reads) = (op.region, op.kind.is_read());
+        let parks = reads && self.gates[region].park(key);
         if parks {
             self.ops[key].phase = Phase::Parked;
         }

@@ -198,8 +198,7 @@ impl Shard {
         self.streams.note_waiting(stripe, waits, self.out.now());
         for work in start.drain() {
             let (lo, hi, shared) = (work.lo, work.hi, work.shared());
-            let k = self.map.shape(stripe).k;
-            let op = self.ops.insert(stripe, k, work);
+            let op = self.ops.insert(stripe, &self.map, work);
             self.queue.hold(stripe, op, lo, hi, shared);
             self.start_op(op);
         }
@@ -257,8 +256,8 @@ impl Shard {
         self.logs.drained(op, &mut self.out);
         if done.counts != CountsAs::Nothing {
             let wrote = done.counts == CountsAs::Writer;
-            let region = self.map.region(done.stripe);
-            self.gates.leave(region, wrote, &self.logs, &mut self.out);
+            self.gates
+                .leave(done.region, wrote, &self.logs, &mut self.out);
         }
         done
     }

@@ -62,7 +62,7 @@ impl Shard {
             return (!reads.is_empty()).then_some((WritePlan::Full, reads, Extra::default()));
         }
         let hedge = asked.race.is_some_and(|side| side.hedge);
-        if hedge && !self.gates[self.map.region(op.stripe)].answers_hedge() {
+        if hedge && !self.gates[op.region].answers_hedge() {
             return None;
         }
         let trusted = hedge || self.trusted(op.stripe, lost);

@@ -104,8 +104,7 @@ impl Shard {
 
     /// Queues the records of an operation on each member that is to hold some; on how many.
     pub(crate) fn log_write(&mut self, key: usize, operation: u64, new: &NewContent) -> usize {
-        let stripe = self.ops[key].stripe;
-        let k = self.map.shape(stripe).k;
+        let (stripe, k) = (self.ops[key].stripe, self.ops[key].k);
         let group = self
             .map
             .geometry()
@@ -195,7 +194,7 @@ impl Shard {
         let sums = |slice: &[u8], all: &mut Vec<u32>| {
             all.extend(slice.chunks(block).map(checksum::crc32c));
         };
-        let k = self.map.shape(op.stripe).k;
+        let k = op.k;
         (0..k)
             .filter(|&c| part.written.has(c))
             .for_each(|c| sums(new.column(c, part).bytes(), checksums));

@@ -25,7 +25,7 @@ impl Shard {
         lost: Columns,
     ) -> Option<Planned> {
         let strip = self.map.geometry().strip;
-        let Shape { width, k, .. } = self.map.shape(op.stripe);
+        let (width, k) = (op.width, op.k);
         let trusted = self.trusted(op.stripe, lost);
         if kind == StepKind::Rebuild {
             let wanted = self.map.unbuilt(op.stripe).into_iter().map(|(c, _)| c);
@@ -144,8 +144,7 @@ impl Shard {
         lost: Columns,
         as_read: Columns,
     ) -> Vec<(usize, Slice)> {
-        let Shape { width, .. } = self.map.shape(op.stripe);
-        let present = available(width, lost);
+        let present = available(op.width, lost);
         let all = present.iter().all(|&c| op.columns[c].is_some());
         let blind = canary::hit(Canary::SourcesUnchecked);
         if blind || !(all && self.checks_sources(op.stripe, lost)) {
@@ -181,7 +180,7 @@ impl Shard {
     pub(crate) fn compute_resync(&mut self, key: usize, lost: Columns) {
         let stripe = self.ops[key].stripe;
         let (k, m, strip) = (
-            self.map.shape(stripe).k,
+            self.ops[key].k,
             self.map.geometry().m,
             self.map.geometry().strip as usize,
         );

@@ -23,8 +23,8 @@
 //! * Reads of the user give nothing up: they may be tried again.
 
 use crate::canary::{self, Canary};
+use crate::geometry::StripPart;
 use crate::geometry::column_set::Columns;
-use crate::geometry::{Shape, StripPart};
 use crate::mem::buffer::Slice;
 use crate::proto::*;
 use crate::shard::Shard;
@@ -177,7 +177,7 @@ impl Shard {
         }
         let op = &self.ops[key];
         let (bad, mut gone) = (self.salvage_of(key).unreadable, Columns::default());
-        let Shape { width, k, .. } = self.map.shape(op.stripe);
+        let (width, k) = (op.width, op.k);
         (0..width)
             .filter(|&c| op.columns[c].is_none())
             .for_each(|c| gone.add(c));
@@ -230,7 +230,7 @@ impl Shard {
         let reads = op.kind.is_read();
         let away = Columns(gone.0 & !bad.0);
         let missing = |c: &usize| away.has(*c);
-        let Shape { width, k, .. } = self.map.shape(op.stripe);
+        let (width, k) = (op.width, op.k);
         let data_missing = (0..k).any(|c| missing(&c));
         // A member that is there and did not answer may do so later; with parity that is not
         // trusted, only the member that is away has the data.
@@ -247,7 +247,7 @@ impl Shard {
         let (lo, hi) = self.salvage_of(key).at;
         let mut op = self.ops.take(key);
         let zeros = Slice::new(self.zeros.clone(), 0, (hi - lo) as usize);
-        let Shape { width, k, .. } = self.map.shape(op.stripe);
+        let (width, k) = (op.width, op.k);
         let columns: Vec<usize> = (0..width).filter(|&c| bad.has(c)).collect();
         let data_gone = (0..k).any(|c| gone.has(c));
         let free = match !data_gone || self.trusted(op.stripe, gone) {

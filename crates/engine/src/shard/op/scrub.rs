@@ -77,7 +77,7 @@ impl Shard {
     /// Do all columns agree? For stripes of which every column was read.
     pub(crate) fn agree(&self, op: &StripeOp) -> bool {
         let columns: Vec<&[u8]> = op.columns.iter().flatten().map(|s| s.bytes()).collect();
-        let (data, stored) = columns.split_at(self.map.shape(op.stripe).k);
+        let (data, stored) = columns.split_at(op.k);
         self.map
             .code(op.stripe)
             .check_with(self.heat(op), data, stored)

@@ -9,7 +9,6 @@
 use strake_parity::xor;
 
 use crate::canary::{self, Canary};
-use crate::geometry::Shape;
 use crate::geometry::column_set::Columns;
 use crate::mem::buffer::{Buf, Slice};
 use crate::mem::list::{Brief, List, listed};
@@ -32,7 +31,7 @@ impl Shard {
         parity: Columns,
     ) -> Option<Planned> {
         let (lo, hi) = (op.lo, op.hi);
-        let Shape { width, k, .. } = self.map.shape(op.stripe);
+        let (width, k) = (op.width, op.k);
         if self.map.lost_beyond(op.stripe) {
             return None;
         }
@@ -91,7 +90,7 @@ impl Shard {
         let all_pieces = std::mem::take(&mut write.asked.pieces);
         let coverage = std::mem::take(&mut write.coverage);
         let pieces = &all_pieces[..];
-        let (k, lo, hi) = (self.map.shape(op.stripe).k, op.lo, op.hi);
+        let (k, lo, hi) = (op.k, op.lo, op.hi);
         op.in_place.fua = self.must_last(op.stripe, pieces);
         if plan.how == WritePlan::Decode {
             let missing = missing_data(k, &coverage, plan.lost, lo, hi);
@@ -163,8 +162,7 @@ impl Shard {
         parity: &[Slice],
         known: Option<List<Slice, 3>>,
     ) -> NewContent {
-        let k = self.map.shape(op.stripe).k;
-        let (m, lo, hi) = (self.map.geometry().m, op.lo, op.hi);
+        let (k, m, lo, hi) = (op.k, self.map.geometry().m, op.lo, op.hi);
         let by_row = |slices: &[Slice]| {
             let mut all: List<Option<Slice>, 3> = (0..m).map(|_| None).collect();
             for (&j, slice) in rows.iter().zip(slices) {
@@ -284,7 +282,7 @@ impl Shard {
         new: &[NewData],
         solid: bool,
     ) -> Parities {
-        let (k, lo, len) = (self.map.shape(op.stripe).k, op.lo, (op.hi - op.lo) as usize);
+        let (k, lo, len) = (op.k, op.lo, (op.hi - op.lo) as usize);
         if rows.is_empty() {
             return Parities::default();
         }
@@ -407,7 +405,7 @@ impl Shard {
     /// Zeroes on every column: parity of zeros is zero.
     pub(crate) fn compute_zero(&mut self, key: usize, fua: bool, plan: &Plan) {
         let op = &self.ops[key];
-        let Shape { width, k, .. } = self.map.shape(op.stripe);
+        let (width, k) = (op.width, op.k);
         let (lo, len) = (op.lo, op.hi - op.lo);
         let fua = fua
             || self

@@ -316,8 +316,7 @@ impl Shard {
         let avoid = vec![(read.source, read.device)];
         let work = read.computed(avoid).racing(racing);
         if canary::hit(Canary::HedgeOutOfOrder) {
-            let k = self.map.shape(read.stripe).k;
-            let op = self.ops.insert(read.stripe, k, work);
+            let op = self.ops.insert(read.stripe, &self.map, work);
             return self.start_op(op);
         }
         self.queue.enqueue(read.stripe, work);
