@@ -895,7 +895,7 @@ fn accepted(array: &mut Scenario, rng: &mut Prng) {
     let at = array.world.superblock().layout.data_offset
         + geometry.row_offset(geometry.row(StripeNo(stripe)).1);
     let strip = geometry.strip as usize;
-    let held = |array: &Scenario| array.world.ssd(drive).bytes()[at as usize..][..strip].to_vec();
+    let held = |array: &Scenario| array.world.ssd(drive).held(at, strip).to_vec();
     let before = held(array);
     array.world.command(Command::AcceptData);
     if rng.percent(50) {

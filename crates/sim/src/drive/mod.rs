@@ -225,6 +225,10 @@ impl Ssd {
     pub fn bytes(&self) -> &[u8] {
         &self.current
     }
+    /// What lies there, whether it can be read or not.
+    pub fn held(&self, offset: u64, len: usize) -> &[u8] {
+        &self.current[offset as usize..][..len]
+    }
     /// A read outside of time, as a program does at start; `None` where a block is unreadable.
     pub fn peek(&self, offset: u64, len: usize) -> Option<&[u8]> {
         let blocks = self.blocks(offset, len as u64);
@@ -649,13 +653,17 @@ impl Ssd {
         for (index, block) in blocks.enumerate() {
             let from = index * self.block as usize;
             let data = Content::Bytes(Arc::clone(&shared), from);
-            self.cached.push(Cached {
-                block,
-                group: self.moment,
-                at: self.moment,
-                data,
-            });
+            self.cache(block, data);
         }
+    }
+
+    fn cache(&mut self, block: u64, data: Content) {
+        self.cached.push(Cached {
+            block,
+            group: self.moment,
+            at: self.moment,
+            data,
+        });
     }
 
     /// Zeroes a range, or (with `chance`) leaves each block as it is, zero, or garbage.
@@ -676,12 +684,7 @@ impl Ssd {
             self.faults.heal(block, block + 1);
             put(&mut self.current[at..at + size], &data);
             if self.durable.is_some() {
-                self.cached.push(Cached {
-                    block,
-                    group: self.moment,
-                    at: self.moment,
-                    data,
-                });
+                self.cache(block, data);
             }
         }
     }

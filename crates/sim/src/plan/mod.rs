@@ -336,6 +336,26 @@ pub struct Life {
     pub end_after_left: Option<u64>,
 }
 
+impl Life {
+    /// One in which nothing happens by itself.
+    pub(crate) fn quiet() -> Life {
+        Life {
+            asks: 0,
+            actions: Vec::new(),
+            end: End::Stop,
+            end_at: Moment::default(),
+            end_after_loss: None,
+            read_errors_in_resync: 0,
+            missing_percent: 0,
+            return_percent: 50,
+            enlarge_bytes: 0,
+            end_after_reshape: None,
+            end_after_copy: None,
+            end_after_left: None,
+        }
+    }
+}
+
 /// A device.
 #[derive(Clone, Copy, Debug)]
 pub struct Device {
@@ -819,10 +839,7 @@ fn draw_life(ends: &[u32; 3], troubled: bool, flapping: u64, rng: &mut Prng) -> 
         read_errors_in_resync: rng.pick(&[0, 0, 1, 4]),
         missing_percent: rng.pick(&[0, 0, 30]),
         return_percent: rng.pick(&[0, 50, 100]),
-        enlarge_bytes: 0,
-        end_after_reshape: None,
-        end_after_copy: None,
-        end_after_left: None,
+        ..Life::quiet()
     }
 }
 
@@ -832,20 +849,14 @@ pub(crate) fn aimed_life(most: u64, rng: &mut Prng) -> Life {
     let asks = rng.range(2, most);
     Life {
         asks,
-        actions: Vec::new(),
         end: [End::PowerCut, End::Kill][rng.weighted(&[3, 1])],
         end_at: Moment {
             asks: rng.range(1, asks),
             events: rng.below(100),
         },
-        end_after_loss: None,
-        read_errors_in_resync: 0,
         missing_percent: rng.pick(&[50, 100]),
         return_percent: rng.pick(&[50, 100]),
-        enlarge_bytes: 0,
-        end_after_reshape: None,
-        end_after_copy: None,
-        end_after_left: None,
+        ..Life::quiet()
     }
 }
 

@@ -544,8 +544,7 @@ impl World {
             Happening::Wake => {}
             Happening::Drop(slices, held) => {
                 drop(slices);
-                self.user.reading -= held;
-                self.poll_shards()?;
+                self.let_go(held)?;
             }
         }
         Ok(())

@@ -333,12 +333,15 @@ impl World {
         (op, ticket, moment)
     }
 
+    /// The array serves, and goes on to.
+    pub(crate) fn takes_requests(&self) -> bool {
+        let machines = self.machines.as_ref();
+        machines.is_some_and(|m| m.started && !m.stopped)
+    }
+
     /// Submits requests as long as the user wants to.
     pub fn pump(&mut self) -> SimResult {
-        let ready = self
-            .machines
-            .as_ref()
-            .is_some_and(|m| m.started && !m.stopped);
+        let ready = self.takes_requests();
         while ready && self.user.asks_left > 0 && self.user.asks.len() < self.user.swarm.depth {
             if self.user.next_ask_at > self.clock.now() {
                 return Ok(());
@@ -394,8 +397,7 @@ impl World {
             }
             Ok(slices) => slices,
             Err(error) if self.excused_beyond(&asked, error) => {
-                self.user.reading -= asked.buffers;
-                return self.poll_shards();
+                return self.let_go(asked.buffers);
             }
             Err(RequestError::Unreadable) if self.is_excused(&asked.ask) => {
                 return self.refused(&asked);
@@ -444,8 +446,7 @@ impl World {
             Some(ticket) => self.oracle.unanswered(ticket),
             None => self.oracle.unread(asked.moment),
         }
-        self.user.reading -= asked.buffers;
-        self.poll_shards()
+        self.let_go(asked.buffers)
     }
 
     /// An error is right only for a read of a block that could not be computed.
@@ -490,14 +491,19 @@ impl World {
             let place = self.place(mismatch.block);
             return self.failure(format!("{} ({place})", mismatch.text));
         }
-        let held = asked.buffers;
         if self.chance.workload.one_in(4) {
             let ns = self.chance.latency.below(200_000);
-            self.clock.after(ns, Happening::Drop(slices, held));
+            let later = Happening::Drop(slices, asked.buffers);
+            self.clock.after(ns, later);
             return Ok(());
         }
         drop(slices);
-        self.user.reading -= held;
+        self.let_go(asked.buffers)
+    }
+
+    /// The user holds so many buffers less.
+    pub(crate) fn let_go(&mut self, buffers: u64) -> SimResult {
+        self.user.reading -= buffers;
         self.poll_shards()
     }
 

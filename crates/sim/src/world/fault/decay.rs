@@ -316,7 +316,7 @@ impl World {
             return Ok(());
         }
         let size = geometry.block as usize;
-        let mut held = self.drives[drive].ssd.bytes()[offset as usize..][..size].to_vec();
+        let mut held = self.drives[drive].ssd.held(offset, size).to_vec();
         let noise = self.decay.chance.bits();
         match self.decay.chance.percent(50) {
             true => held[noise as usize % size] ^= 0x40,
@@ -579,7 +579,7 @@ impl World {
             let faults = &drive.ssd.faults;
             let lost = faults.reset.is_some_and(|reset| reset.cache_lost);
             let readable = !lost && !faults.latent.contains(&sector);
-            let bytes = &drive.ssd.bytes()[offset as usize..][..self.geometry.block as usize];
+            let bytes = drive.ssd.held(offset, self.geometry.block as usize);
             readable.then(|| bytes.to_vec())
         };
         (0..self.geometry.width).map(column).collect()

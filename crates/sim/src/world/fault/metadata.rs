@@ -201,7 +201,7 @@ impl World {
     }
 
     fn metadata_block(&self, drive: usize, offset: u64) -> &[u8] {
-        &self.drives[drive].ssd.bytes()[offset as usize..][..BLOCK]
+        self.drives[drive].ssd.held(offset, BLOCK)
     }
 
     /// It was not written since; or not wholly: a write over it that was cut off leaves it damaged.
@@ -262,7 +262,7 @@ impl World {
             // A cut may have torn the other version.
             let ssd = &self.drives[spoiled.drive].ssd;
             let torn = places.into_iter().any(|at| {
-                let bytes = &ssd.bytes()[at as usize..][..BLOCK];
+                let bytes = ssd.held(at, BLOCK);
                 at != spoiled.offset && UnreadableList::decode(bytes, at).is_err()
             });
             spoiled.seen = true;

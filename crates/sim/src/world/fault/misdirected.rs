@@ -143,7 +143,7 @@ impl World {
         let mut any = false;
         for (at, wanted) in (offset..).step_by(BLOCK).zip(data.chunks(BLOCK)) {
             let ssd = &self.drives[drive].ssd;
-            let here = ssd.bytes()[at as usize..][..BLOCK].to_vec();
+            let here = ssd.held(at, BLOCK).to_vec();
             // What could not be read still cannot, whatever lies there.
             let readable = ssd.peek(at, BLOCK).is_some();
             if here != wanted || !readable {
@@ -172,7 +172,7 @@ impl World {
         self.note(format!(
             "drive {drive}: a write of {area:?} to {offset:#x} lands at {at:#x}, {victim:?}"
         ));
-        let before = self.drives[drive].ssd.bytes()[at as usize..][..data.len()].to_vec();
+        let before = self.drives[drive].ssd.held(at, data.len()).to_vec();
         self.land(drive, at, data);
         self.lacks(drive, area, offset, data);
         // The part of its own place that it hit is told of already.

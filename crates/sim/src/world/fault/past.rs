@@ -165,26 +165,24 @@ impl World {
 
     /// Notes all that a drive holds.
     pub fn take_image(&mut self, drive: usize) {
-        let Some(member) = self.drives[drive].named(self.superblock.array) else {
+        let Some(image) = self.image_of(drive) else {
             return;
         };
-        if self.pasts.is_strange(drive) {
-            return;
-        }
         if self.pasts.images.len() == IMAGES_MOST {
             self.pasts.images.remove(0);
         }
-        let (sealed, bytes) = (
-            self.pasts.sealed[drive],
-            self.drives[drive].ssd.bytes().to_vec(),
-        );
         self.note(format!("an image of drive {drive} is taken"));
-        self.pasts.images.push(Image {
+        self.pasts.images.push(image);
+    }
+
+    fn image_of(&self, drive: usize) -> Option<Image> {
+        let member = self.drives[drive].named(self.superblock.array)?;
+        (!self.pasts.is_strange(drive)).then(|| Image {
             drive,
             member,
-            sealed,
-            bytes,
-        });
+            sealed: self.pasts.sealed[drive],
+            bytes: self.drives[drive].ssd.bytes().to_vec(),
+        })
     }
 
     /// While the array serves: now and then all that a member holds is noted.
@@ -198,21 +196,10 @@ impl World {
             return;
         }
         let drive = self.pasts.live.chance.pick(&drives);
-        let member = self.drives[drive].named(self.superblock.array);
-        let Some(member) = member.filter(|_| !self.pasts.is_strange(drive)) else {
+        let Some(image) = self.image_of(drive) else {
             return;
         };
-        let (sealed, bytes) = (
-            self.pasts.sealed[drive],
-            self.drives[drive].ssd.bytes().to_vec(),
-        );
         self.note(format!("a live image of drive {drive} is taken"));
-        let image = Image {
-            drive,
-            member,
-            sealed,
-            bytes,
-        };
         self.pasts.live.forget(drive);
         self.pasts.live.images.push((image, false));
         if self.pasts.live.images.len() > IMAGES_MOST {

@@ -215,7 +215,7 @@ impl World {
         };
         let row = self.geometry.row(stripe).1;
         let offset = self.superblock.layout.data_offset + self.geometry.row_offset(row) + from;
-        let truth = self.drives[drive].ssd.bytes()[offset as usize..][..len].to_vec();
+        let truth = self.drives[drive].ssd.held(offset, len).to_vec();
         let mut rotten = truth.clone();
         let (flips, mut noise) = (self.chance.faults.percent(50), self.chance.faults.bits());
         for block in rotten.chunks_mut(self.geometry.block as usize) {
@@ -302,7 +302,7 @@ impl World {
         let Some((stripe, column, from)) = self.stripe_at(drive, offset) else {
             return;
         };
-        let old = self.drives[drive].ssd.bytes()[offset as usize..][..truth.len()].to_vec();
+        let old = self.drives[drive].ssd.held(offset, truth.len()).to_vec();
         // Only a request's own write: none of a job, and no other is under way there.
         let fair = self.fair(stripe, 1) && self.at_once(stripe) && !self.is_settled(stripe);
         if old == truth || !fair || !self.all_well() {
@@ -360,7 +360,7 @@ impl World {
         }
         let offset = layout.data_offset + row * strip + from;
         let (stripe, column, _) = self.stripe_at(drive, offset)?;
-        let truth = self.drives[drive].ssd.bytes()[offset as usize..][..data.len()].to_vec();
+        let truth = self.drives[drive].ssd.held(offset, data.len()).to_vec();
         let fair = truth != data && self.fair(stripe, 0);
         fair.then_some(CorruptStrip {
             drive,
@@ -489,7 +489,7 @@ impl World {
     }
 
     fn bytes_at(&self, bad: &CorruptStrip) -> &[u8] {
-        &self.drives[bad.drive].ssd.bytes()[bad.offset as usize..][..bad.truth.len()]
+        self.drives[bad.drive].ssd.held(bad.offset, bad.truth.len())
     }
 
     /// Does every group have enough redundancy left to locate corrupt strips?

@@ -25,9 +25,9 @@ use strake_engine::units::*;
 use strake_format::{MemberUuid, SelectError, SlotState, Superblock};
 
 use crate::drive::overlay::FaultSet;
+use crate::plan::Life;
 use crate::plan::disaster::Disaster;
 use crate::plan::workload::AskKind;
-use crate::plan::{End, Life, Moment};
 use crate::world::inspect;
 use crate::world::life::LifeOutcome;
 use crate::world::user::PendingRequest;
@@ -60,24 +60,6 @@ pub(crate) fn is_too_little(error: &StartError) -> bool {
     }
 }
 
-/// A life in which nothing happens by itself.
-pub(crate) fn quiet_life() -> Life {
-    Life {
-        asks: 0,
-        actions: Vec::new(),
-        end: End::Stop,
-        end_at: Moment::default(),
-        end_after_loss: None,
-        read_errors_in_resync: 0,
-        missing_percent: 0,
-        return_percent: 50,
-        enlarge_bytes: 0,
-        end_after_reshape: None,
-        end_after_copy: None,
-        end_after_left: None,
-    }
-}
-
 impl World {
     /// The disaster, and what comes after it.
     pub(crate) fn go_beyond(
@@ -90,7 +72,7 @@ impl World {
         self.metadata.spare();
         let group = self.chance.faults.index(self.geometry.groups as usize);
         self.note(format!("beyond the tolerance: {disaster:?}, group {group}"));
-        self.begin(&quiet_life(), outcome, without)?;
+        self.begin(&Life::quiet(), outcome, without)?;
         self.wait("the array starts", |world| world.serves())?;
         self.work()?;
         match disaster {
@@ -243,7 +225,7 @@ impl World {
             return Ok(());
         }
         let outcome = self.crash(true)?;
-        self.begin(&quiet_life(), outcome, without)?;
+        self.begin(&Life::quiet(), outcome, without)?;
         let events = self.chance.faults.below(60);
         self.steps(events)
     }

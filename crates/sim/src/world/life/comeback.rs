@@ -377,7 +377,7 @@ impl World {
                 _ => unreadable::places(&layout),
             };
             for place in places {
-                let bytes = ssd.bytes()[place as usize..][..SUPERBLOCK_BYTES].to_vec();
+                let bytes = ssd.held(place, SUPERBLOCK_BYTES).to_vec();
                 saved.push((index, place, bytes));
             }
         }

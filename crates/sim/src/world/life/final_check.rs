@@ -8,9 +8,9 @@ use strake_engine::units::*;
 use strake_format::RegionState;
 
 use crate::drive::overlay::FaultSet;
+use crate::plan::Life;
 use crate::plan::workload::{Ask, AskKind};
 use crate::world::life::LifeOutcome;
-use crate::world::life::beyond_tolerance::quiet_life;
 use crate::world::life::redundancy;
 use crate::world::{SimResult, World};
 
@@ -26,7 +26,7 @@ impl World {
     }
 
     pub(crate) fn finale(&mut self, outcome: LifeOutcome, without: FaultSet) -> SimResult {
-        self.begin(&quiet_life(), outcome, without)?;
+        self.begin(&Life::quiet(), outcome, without)?;
         self.wait("the array starts", |world| world.serves())?;
         self.settle()?;
         if self.plan.made_whole {

@@ -302,10 +302,7 @@ impl World {
 
     /// Whatever is under way of a change goes on, after an event.
     pub(crate) fn volumes_step(&mut self) -> SimResult {
-        let ready = self
-            .machines
-            .as_ref()
-            .is_some_and(|m| m.started && !m.stopped);
+        let ready = self.takes_requests();
         let stops = || self.admin.commands.values().any(|text| text == "Stop");
         if self.volumes.is_none() || !ready || stops() {
             return Ok(());

@@ -376,8 +376,7 @@ impl World {
                 model.oracle.unread(*moment);
             }
         }
-        self.user.reading -= asked.buffers;
-        self.poll_shards()
+        self.let_go(asked.buffers)
     }
 
     fn volume_read(
@@ -440,15 +439,14 @@ impl World {
                 }
             }
         }
-        let held = asked.buffers;
         if self.vols().chance.one_in(4) {
             let ns = self.vols().chance.below(200_000);
-            self.clock.after(ns, Happening::Drop(slices, held));
+            let later = Happening::Drop(slices, asked.buffers);
+            self.clock.after(ns, later);
             return Ok(());
         }
         drop(slices);
-        self.user.reading -= held;
-        self.poll_shards()
+        self.let_go(asked.buffers)
     }
 
     /// At the end each volume is read from one end to the other; then the array is read as a whole
