@@ -261,9 +261,13 @@ impl Superblock {
     /// The table has changed: takes the next epoch, and a number for the new edition.
     pub fn advance(&mut self) {
         self.epoch = self.epoch.next();
-        let next = edition(self.editions[0], self.epoch, &self.slots);
         self.editions.rotate_right(1);
-        self.editions[0] = next;
+        self.editions[0] = self.own_edition();
+    }
+
+    /// The number that the newest edition of this table has.
+    pub fn own_edition(&self) -> u32 {
+        edition(self.editions[1], self.epoch, &self.slots)
     }
 
     /// The number of the edition of an epoch, as far as this superblock can tell.

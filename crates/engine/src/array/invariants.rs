@@ -45,6 +45,7 @@ impl Array {
             .flush_barrier
             .check(in_flight.flushes, settling.collect())?;
         self.table.check(&self.geometry)?;
+        self.check_edition()?;
         self.check_view()?;
         let built_on = self.persist.view_due || !self.unreadable.agreed();
         ensure!(
@@ -77,6 +78,20 @@ impl Array {
             }
         }
         all
+    }
+
+    /// The newest edition has the number of the table that it is: two halves of an array that went
+    /// on without each other are told apart by it.
+    fn check_edition(&self) -> Result<(), String> {
+        let sb = self.superblock();
+        let own = sb.own_edition();
+        ensure!(
+            self.persist.view_due || sb.editions[0] == own,
+            "edition {:?} has the number {}, and its table makes {own}",
+            sb.epoch,
+            sb.editions[0]
+        );
+        Ok(())
     }
 
     /// No view is published that is not durable: a member that view and slots call in sync is so by
@@ -238,6 +253,12 @@ mod tests {
             let text = broken(|array| expected = array.table.broken(how));
             assert!(text.contains(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn an_edition_that_is_of_another_table_is_named() {
+        let text = broken(|array| array.sb.advance());
+        assert!(text.contains("and its table makes"), "{text}");
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Array {
 
     /// The membership changed: new epoch, durable first, then a new view.
     pub(crate) fn membership_changed(&mut self) {
-        self.sb.advance();
+        self.table.advance(&mut self.sb);
         self.persist.view_due = true;
         self.jobs.retry_blocked();
         self.persist.touch();

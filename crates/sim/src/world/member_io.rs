@@ -8,8 +8,10 @@
 use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_engine::{Retried, RetryState, Router};
+use strake_format::checksum;
 
 use crate::drive::{self, OpNo, Owner, Ssd, Timing};
+use crate::prng::TraceHash;
 use crate::report::words::io_text;
 use crate::world::{Happening, SimResult, World};
 
@@ -30,7 +32,7 @@ impl World {
         if let (IoKind::ReadInPlace { request, .. }, Owner::Shard(shard)) = (&io.kind, owner) {
             self.lend(shard, &io, *request)?;
         }
-        self.trace([12, index as u64, io.io.0, 0], || {
+        self.trace([12, index as u64, io.io.0, io_word(&io.kind)], || {
             format!(
                 "{owner:?}: {:?} {:?} {}",
                 io.io,
@@ -223,4 +225,23 @@ fn check_io(ssd: &Ssd, io: &MemberIo) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// What an I/O is, with the content that it writes, as one number.
+fn io_word(kind: &IoKind) -> u64 {
+    let words = match kind {
+        IoKind::Read { offset, len, .. } => [1, *offset, *len as u64, 0],
+        IoKind::ReadInPlace { offset, len, .. } => [2, *offset, *len as u64, 0],
+        IoKind::Write { offset, data, fua } => {
+            let sum = checksum::crc32c(data.bytes());
+            let what = 3 + u64::from(*fua);
+            [what, *offset, data.len as u64, sum.into()]
+        }
+        IoKind::WriteZeroes { offset, len } => [5, *offset, *len, 0],
+        IoKind::Discard { offset, len } => [6, *offset, *len, 0],
+        IoKind::Flush => [7, 0, 0, 0],
+    };
+    let mut hash = TraceHash::default();
+    words.into_iter().for_each(|word| hash.add(word));
+    hash.value()
 }

@@ -358,6 +358,14 @@ impl Table {
 
 /// What changes it.
 impl Table {
+    /// The table has changed: the superblock, which has no rows, takes the next epoch and the
+    /// number of the edition that these rows are.
+    pub(crate) fn advance(&mut self, sb: &mut Superblock) {
+        sb.slots = std::mem::take(&mut self.records);
+        sb.advance();
+        self.records = std::mem::take(&mut sb.slots);
+    }
+
     /// The rows and the spares are those of this superblock from now on, which keeps none.
     pub(crate) fn take(&mut self, sb: &mut Superblock) {
         self.records = std::mem::take(&mut sb.slots);
