@@ -188,6 +188,18 @@ mod tests {
     }
 
     #[test]
+    fn every_bug_that_the_engine_can_have_planted_is_hunted() {
+        let hunted: Vec<Canary> = Canary::ALL.iter().map(|(canary, _)| *canary).collect();
+        for &canary in strake_engine::canary::Canary::ALL {
+            assert!(
+                hunted.contains(&Canary::Inside(canary)),
+                "{}",
+                canary.name()
+            );
+        }
+    }
+
+    #[test]
     fn seeds_are_kept_of_canaries_that_there_are() {
         let names: Vec<&str> = Canary::ALL
             .iter()

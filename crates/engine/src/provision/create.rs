@@ -211,6 +211,32 @@ pub enum CreateError {
     },
 }
 
+/// The arithmetic of an array of one row.
+fn shape_of(
+    level: Level,
+    members: usize,
+    width: usize,
+    k: usize,
+    (strip, block): (u32, u32),
+) -> Geometry {
+    let groups = (members / width) as u64;
+    Geometry {
+        level,
+        groups,
+        per_row: groups,
+        width,
+        k,
+        m: width - k,
+        fixed: 0,
+        strip: u64::from(strip),
+        block: u64::from(block),
+        band: 1,
+        rows: 1,
+        region_rows: 1,
+        old_shape: None,
+    }
+}
+
 /// Checks `spec` and lays the array out.
 ///
 /// # Errors
@@ -237,21 +263,7 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         .map(|(info, _)| info.bytes)
         .min()
         .unwrap_or(0);
-    let shape = Geometry {
-        level: spec.level,
-        groups: (members / width) as u64,
-        per_row: (members / width) as u64,
-        width,
-        k,
-        m: width - k,
-        fixed: 0,
-        strip: u64::from(strip),
-        block: u64::from(block),
-        band: 1,
-        rows: 1,
-        region_rows: 1,
-        old_shape: None,
-    };
+    let shape = shape_of(spec.level, members, width, k, (strip, block));
     let mut layouts = Vec::new();
     for (index, (info, _)) in all.iter().enumerate() {
         let log_bytes = log_bytes(spec, usable, &shape);

@@ -229,14 +229,9 @@ impl Device {
                 .map_err(|e| failed(path, "lock", e))?;
         }
         let backing = match member && kind.is_block_device() {
-            true => probe::backing(opened.rdev()),
+            true => lock_backing(path, opened.rdev())?,
             false => None,
         };
-        if let Some(backing) = &backing {
-            // Other loop devices, or partitions of this one, may lie over other parts of it.
-            rustix::fs::flock(backing, FlockOperation::NonBlockingLockShared)
-                .map_err(|e| failed(path, "lock its backing file", e))?;
-        }
         let (kind, info) = if kind.is_block_device() {
             probe::block(&file).map_err(|e| failed(path, "ask for its properties", e))?
         } else {
@@ -513,6 +508,17 @@ fn of_errno(errno: i32) -> IoError {
         libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS => IoError::Unsent(errno),
         other => IoError::Other(other),
     }
+}
+
+/// Locks the file that a loop device lies over. Other loop devices, or partitions of this one, may
+/// lie over other parts of it.
+fn lock_backing(path: &Path, device: u64) -> Result<Option<File>, DeviceError> {
+    let backing = probe::backing(device);
+    if let Some(backing) = &backing {
+        rustix::fs::flock(backing, FlockOperation::NonBlockingLockShared)
+            .map_err(|e| failed(path, "lock its backing file", e))?;
+    }
+    Ok(backing)
 }
 
 /// Removes O_DIRECT from an open file if its file system wants a larger alignment than the engine

@@ -186,6 +186,20 @@ fn folded(table: &Superblock) -> Option<Superblock> {
     })
 }
 
+/// The row of a member that is not there, or does not count: out from now on, if it was not.
+fn leave_out(record: &mut SlotRecord, aside: Option<Aside>, since: Epoch) -> Option<OutCause> {
+    if !record.state.is_live() {
+        return None;
+    }
+    let cause = aside.map_or(OutCause::NotFound, Aside::cause);
+    // What is being rebuilt as a whole holds nothing by itself.
+    record.kept |= record.state == SlotState::InSync;
+    // Its superblock alone would not show next time that it is an image.
+    record.kept &= keeps(cause) && !matches!(aside, Some(Aside::OlderMap { .. }));
+    (record.state, record.since) = (SlotState::Missing, since);
+    Some(cause)
+}
+
 fn believe(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> Believed {
     let table = &found[selection.authority].superblock;
     let folded = fold.then(|| folded(table)).flatten();
@@ -234,19 +248,10 @@ fn believe(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> Bel
                     Finding::Stale(index) => Aside::of(&found[index], table, had, false),
                     _ => None,
                 };
-                if let Some(aside) = aside {
-                    asides.push((Slot(at as u8), aside));
-                }
-                if record.state.is_live() {
-                    let cause = aside.map_or(OutCause::NotFound, Aside::cause);
-                    // What is being rebuilt as a whole holds nothing by itself.
-                    record.kept |= record.state == SlotState::InSync;
-                    // Its superblock alone would not show next time that it is an image.
-                    record.kept &= keeps(cause) && !matches!(aside, Some(Aside::OlderMap { .. }));
-                    record.state = SlotState::Missing;
-                    record.since = since;
-                    gone.push((Slot(at as u8), cause));
-                }
+                let slot = Slot(at as u8);
+                asides.extend(aside.map(|aside| (slot, aside)));
+                let left = leave_out(record, aside, since);
+                gone.extend(left.map(|cause| (slot, cause)));
             }
         }
     }

@@ -328,32 +328,37 @@ fn accept(shared: &Arc<Shared>) {
             );
             number
         };
-        let own = Arc::clone(shared);
-        let target = Target::clone(&shared.target());
-        let target = Target {
-            geometry: target.shape.now(),
-            ..target
-        };
-        let shard = ShardNo((number % u64::from(target.peers.count())) as u16);
-        let spawned = std::thread::Builder::new()
-            .name("strake-nbd-in".into())
-            .spawn(move || {
-                let agreed = || {
-                    let mut state = own.state();
-                    let open = state.open.get_mut(&number);
-                    let open = open.filter(|open| open.stage == Stage::Negotiating);
-                    open.map(|open| open.stage = Stage::Serving).is_some()
-                };
-                if let Err(error) = connection::serve(&stream, &target, shard, agreed) {
-                    tracing::debug!(%error, "an NBD connection ended");
-                }
-                let _ = stream.shutdown(Shutdown::Both);
-                own.state().open.remove(&number);
-                own.ended.notify_all();
-            });
-        if let Err(error) = spawned {
-            tracing::warn!(%error, "no thread for an NBD connection");
-            shared.state().open.remove(&number);
-        }
+        serve_on_thread(shared, number, stream);
+    }
+}
+
+/// Serves a connection that has a place on a thread of its own.
+fn serve_on_thread(shared: &Arc<Shared>, number: u64, stream: UnixStream) {
+    let own = Arc::clone(shared);
+    let target = Target::clone(&shared.target());
+    let target = Target {
+        geometry: target.shape.now(),
+        ..target
+    };
+    let shard = ShardNo((number % u64::from(target.peers.count())) as u16);
+    let spawned = std::thread::Builder::new()
+        .name("strake-nbd-in".into())
+        .spawn(move || {
+            let agreed = || {
+                let mut state = own.state();
+                let open = state.open.get_mut(&number);
+                let open = open.filter(|open| open.stage == Stage::Negotiating);
+                open.map(|open| open.stage = Stage::Serving).is_some()
+            };
+            if let Err(error) = connection::serve(&stream, &target, shard, agreed) {
+                tracing::debug!(%error, "an NBD connection ended");
+            }
+            let _ = stream.shutdown(Shutdown::Both);
+            own.state().open.remove(&number);
+            own.ended.notify_all();
+        });
+    if let Err(error) = spawned {
+        tracing::warn!(%error, "no thread for an NBD connection");
+        shared.state().open.remove(&number);
     }
 }
