@@ -177,7 +177,7 @@ impl Shard {
             let region = self.map.region(op.stripe);
             ensure!(
                 op.region == region,
-                "operation {key} on stripe {stripe} takes it for one of region {:?}, not {region:?}",
+                "operation {key} on stripe {stripe} takes {:?} for its region, not {region:?}",
                 op.region
             );
             let gate = &self.gates[region];
