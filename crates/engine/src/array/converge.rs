@@ -1,10 +1,12 @@
 //! What follows from an input, in one order.
 //!
-//! Every input ends with [`Array::converge`]. What the parts of the array wait for is decided here
-//! and nowhere else: superblocks, then the view, then what waited for both; the list of unreadable
-//! blocks before the superblocks, which may wait for it, and after them, for which it waits.
+//! Every input that may lead to something ends with [`Array::converge`]. What the parts of the
+//! array wait for is decided here and nowhere else: superblocks, then the view, then what waited
+//! for both; the list of unreadable blocks before the superblocks, which may wait for it, and after
+//! them, for which it waits.
 //!
-//! Invariant: this calls the parts, and no part calls this.
+//! Invariant: this calls the parts, and only inputs call this; commands that a change of shape kept
+//! come in again as inputs.
 
 use std::sync::Arc;
 

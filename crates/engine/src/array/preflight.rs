@@ -1,7 +1,8 @@
 //! Preflight: whether an array would carry out a command, decided before anything is done.
 //!
 //! A command asks here first ([`Array::command`]), and a dry run asks here and stops: so both are
-//! refused with the same error.
+//! refused with the same error. What only shows when a command is carried out is refused there: a
+//! member that comes back and cannot (`members::rejoin`), a device that turns out to have shrunk.
 //!
 //! Invariant: nothing changes. Deliberately absent: what is known only when shards hold (their
 //! buffers).
@@ -54,6 +55,7 @@ impl Array {
     /// The same for a command that waits for no change of shape.
     fn preflight_now(&self, command: &Command) -> Result<(), CommandError> {
         match command {
+            Command::AcceptData if self.jobs.accept.is_some() => Ok(()),
             Command::AcceptData => self.may_accept(),
             Command::Remove(MemberRef::Slot(slot)) => match self.place(*slot)? {
                 place if place.current().is_some() || place.incoming().is_some() => {

@@ -1,6 +1,7 @@
 //! How far the array has come, and what follows from that for everything else.
 //!
-//! What stands here is asked by all of the array and asks nothing of it but its table.
+//! What stands here is asked by all of the array, and asks its parts but calls none of its other
+//! methods.
 
 use std::ops::Range;
 

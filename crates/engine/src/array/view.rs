@@ -1,7 +1,8 @@
 //! What shards work by: a view of the membership, and of how far rebuilds have come.
 //!
 //! Invariant: a view with another membership is published only when that is durable on every live
-//! member ([`Array::converge`] sees to it); one that only reports progress goes out at once.
+//! member ([`Array::converge`] sees to it), or when the array has failed; one that only reports
+//! progress goes out at once.
 
 use std::sync::Arc;
 

@@ -17,6 +17,11 @@ pub struct BadBlocks {
 }
 
 impl BadBlocks {
+    /// This block of the array is listed.
+    pub fn has(&self, block: u64) -> bool {
+        self.blocks.contains(&block)
+    }
+
     /// Is there room for the list without these parts of strips? What leaves the middle of a range
     /// makes two of it.
     pub(crate) fn may_leave(&self, geometry: &Geometry, parts: &[StripPart]) -> bool {

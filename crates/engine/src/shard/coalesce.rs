@@ -13,7 +13,8 @@
 //!   and its answers bring the next requests.
 //! * Waiting changes nothing but the time: work keeps its place in the order of its stripe.
 //!
-//! Deliberately absent: how writes are put together (see `op::queue`).
+//! Deliberately absent: how writes are put together, and that nothing waits while nothing is at
+//! work (see `op::queue`).
 
 use crate::geometry::Geometry;
 use crate::shard::stripe_map::StripeMap;

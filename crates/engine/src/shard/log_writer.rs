@@ -198,6 +198,10 @@ impl Logs {
         self.due = true;
     }
 
+    pub(crate) fn any_retiring(&self) -> bool {
+        !self.retiring.is_empty()
+    }
+
     pub(crate) fn take_retiring(&mut self) -> Vec<Retiring> {
         std::mem::take(&mut self.retiring)
     }

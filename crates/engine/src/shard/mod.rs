@@ -13,8 +13,9 @@
 //!
 //! This file takes the inputs and decides which part goes on. A part has its state to itself, and
 //! what it calls lies below it: the map of stripes and the outbox below everything, the operations
-//! (`op`) below what begins them (direct reads, steps, this file). What ends something below starts
-//! nothing above: it is returned, or the next `poll` finds it.
+//! (`op`) below what begins them (direct reads, this file). What ends something below starts
+//! nothing above: it is returned, or the next `poll` finds it. Only a stripe of a job's step that
+//! ends feeds the step's next stripes at once (`job`), which wait in the queue of `op`.
 //!
 //! Deliberately absent: membership decisions and anything durable but user data; those are the
 //! array's.

@@ -6,7 +6,7 @@
 //!   so.
 //! * A read that only untrusted parity could answer, in a region that is being given back, waits
 //!   until the region reads as zeros.
-//! * A write may read before its region is open ([`Shard::starts_early`]), and does nothing else:
+//! * A write may read before its region is open (`op::gate`), and does nothing else:
 //!   it is a user of the region until it may write. It gives up the buffers that it holds meanwhile
 //!   when other work waits for buffers: no wait for a buffer depends on a wait for a region.
 //!

@@ -7,7 +7,8 @@
 //!   reads that each held some of their buffers and waited for the rest would wait for each other.
 //!
 //! A read that ends starts none of those that wait for its room: the next `poll` finds them
-//! ([`Requests::next_held`]).
+//! ([`Requests::next_held`]), and they meet the view and the regions of that moment. A read of
+//! another shard's stripe that turns out to be for its owner ends here without an answer.
 //!
 //! Deliberately absent: how a request is cut into pieces (`Shard::submit`), and what becomes of
 //! each.
@@ -199,7 +200,7 @@ impl Requests {
     // ---- room for pieces of reads ------------------------------------------------------------
 
     /// So many pieces more may hold buffers.
-    pub(crate) fn has_room(&self, pieces: usize) -> bool {
+    fn has_room(&self, pieces: usize) -> bool {
         self.pieces + pieces <= self.pieces_max
     }
 

@@ -38,8 +38,8 @@ impl World {
             EventKind::Rewritten { offset, len } => {
                 let size = self.geometry.block;
                 self.stats.rewritten_blocks += len / size;
-                (offset / size..(offset + len) / size)
-                    .for_each(|block| self.oracle.rewritten(block));
+                let blocks = offset / size..(offset + len) / size;
+                self.expected.unlisting.extend(blocks);
             }
             // Only by force, and only what was never acknowledged.
             EventKind::GivenUp { offset, len } => {

@@ -405,6 +405,7 @@ impl World {
         self.volumes.iter_mut().for_each(|volumes| volumes.forget());
         self.expected.leaving.clear();
         self.machines = None;
+        self.expected.unlisting.clear();
         self.user.forget();
         self.admin.forget();
         self.expected.scrub_must_agree = false;

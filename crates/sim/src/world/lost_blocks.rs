@@ -85,6 +85,19 @@ impl World {
         blocks.filter(|&block| block < all).collect()
     }
 
+    /// A shard has a new list: blocks of its stripes that left it answer no error from now on. A
+    /// write that is answered before may have been in place when the block was lost.
+    pub(crate) fn note_unlisted(&mut self, shard: u16, listed: impl Fn(u64) -> bool) {
+        let (geometry, shards) = (&self.geometry, self.shards);
+        let owner = |block: u64| {
+            let stripe = geometry.locate(block * geometry.block).stripe;
+            geometry.shard(stripe, shards).0
+        };
+        let unlisting = &mut self.expected.unlisting;
+        let known = unlisting.extract_if(.., |&block| owner(block) == shard && !listed(block));
+        known.for_each(|block| self.oracle.rewritten(block));
+    }
+
     /// The engine gave blocks up: each must be one that could not be computed.
     pub(crate) fn given_up(&mut self, offset: u64, len: u64) -> SimResult {
         self.note_lost_blocks();
@@ -103,6 +116,7 @@ impl World {
                 let text = format!("block {block} ({place}) was given up and could be computed");
                 return self.failure(text);
             }
+            self.expected.unlisting.remove(&block);
             self.oracle.given_up(block);
             self.gave_up_recent(block);
         }

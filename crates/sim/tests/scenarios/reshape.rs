@@ -4,6 +4,7 @@ use strake_engine::create::Init;
 use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_format::{Level, Settings, WriteHole};
+use strake_sim::beyond::Demand;
 use strake_sim::scenario::{Draft, Scenario};
 
 /// Bytes that each device gets: several regions, and more pages of the map.
@@ -48,6 +49,29 @@ fn an_array_on_devices_that_grew_grows_and_keeps_what_it_holds() {
         array.start();
         assert_eq!(size(&mut array), after);
         array.verify();
+    }
+}
+
+#[test]
+fn a_command_that_finds_a_device_smaller_than_the_level_bears_is_answered() {
+    for grows in [false, true] {
+        let mut raid0 = paged("0", 3).start();
+        raid0.write(20).rest();
+        raid0.stop();
+        raid0.enlarge(MORE).start();
+        let drive = raid0.drive(1);
+        let device = raid0.world.drives()[drive].device().expect("it serves");
+        let sizes = vec![(device, 64 << 10)];
+        let answer = raid0.command(match grows {
+            true => Command::Grow(sizes),
+            false => Command::Sizes(sizes),
+        });
+        assert_eq!(answer, Err(CommandError::NotServing), "grows: {grows}");
+        assert_eq!(raid0.state(), ArrayState::Failed);
+        // Requests that come now are answered, too: nothing waits for a shape that does not come.
+        raid0.world.demand(Demand::NothingWrong);
+        raid0.begin_to_write(10, 50);
+        raid0.wait("all is answered", |world| world.all_answered());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Members come and go: errors, commands, spares.
+//! Members come and go: errors, spares.
 //!
 //! Invariants:
 //! * A member that failed a write is out, and the survivors durably know it, before the write is

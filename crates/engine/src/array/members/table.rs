@@ -3,7 +3,8 @@
 //!
 //! The superblock's rows and spares are derived from it when one is written or shown
 //! ([`Table::fill`]): between that the array's superblock has none. Every change of members is one
-//! function here, which changes slot, row and spares together.
+//! function here, which changes slot, row and spares together. (A change of shape brings rows with
+//! a new superblock, and a function for each slot that comes or goes.)
 //!
 //! Invariants ([`Table::check`]):
 //! * A device has one place, and every device that has one is known.

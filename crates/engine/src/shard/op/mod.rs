@@ -365,7 +365,7 @@ impl Shard {
             return lost;
         }
         let scrub = op.kind.is_scrub();
-        for column in 0..self.map.width(op.stripe) {
+        for column in 0..op.width {
             // A scrub neither judges members that are being rebuilt nor judges by them.
             let source = match scrub {
                 true => self.map.slot_view(op.stripe, column).current,
@@ -393,7 +393,12 @@ impl Shard {
                 false => self.pass_over(key),
             };
         }
-        let (lost, parity) = (self.lost(op), self.map.live_parity(op.stripe));
+        let lost = self.lost(op);
+        // Only writes put new parity in place.
+        let parity = match op.kind {
+            Kind::Write(_) => self.map.live_parity(op.stripe),
+            _ => Columns::default(),
+        };
         let planned = match &op.kind {
             Kind::Write(write) => self.plan_write(op, write, lost, parity),
             Kind::Read(read) => self.plan_read(op, &read.asked, lost),
@@ -426,7 +431,7 @@ impl Shard {
 
     /// The operation wants to read this, and buffers for it and for more.
     pub(crate) fn want(&mut self, key: usize, reads: Reads, extra: Extra, reads_for: ReadFor) {
-        let width = self.map.width(self.ops[key].stripe);
+        let width = self.ops[key].width;
         let op = &mut self.ops[key];
         op.drop_buffers();
         op.columns.resize_with(width, || None);

@@ -57,7 +57,7 @@ impl Shard {
     ) -> Option<Planned> {
         let (lo, hi, pieces) = (op.lo, op.hi, &asked.pieces[..]);
         if asked.equalize {
-            let copies = available(self.map.width(op.stripe), lost);
+            let copies = available(op.width, lost);
             let reads: Reads = copies.iter().map(|&c| (c, lo, hi)).collect();
             return (!reads.is_empty()).then_some((WritePlan::Full, reads, Extra::default()));
         }
@@ -77,7 +77,7 @@ impl Shard {
                 let decoder = self.map.decoder(op.stripe, lost, wanted)?;
                 decoder.sources().iter().for_each(|&c| reads.add(c));
                 if checks {
-                    let present = available(self.map.width(op.stripe), lost);
+                    let present = available(op.width, lost);
                     present.iter().for_each(|&c| reads.add(c));
                 }
                 WritePlan::Decode
@@ -187,7 +187,7 @@ impl Shard {
             })
             .collect();
         let clear = op.findings.iter().all(|found| !found.corrupt.is_empty());
-        let healed: Vec<(usize, Slice)> = (0..self.map.width(op.stripe))
+        let healed: Vec<(usize, Slice)> = (0..op.width)
             .filter(|&c| clear && op.heal.has(c))
             .filter_map(|c| op.columns[c].clone().map(|s| (c, s)))
             .collect();

@@ -233,7 +233,7 @@ impl Shard {
         if !self.logs.is_due() {
             return false;
         }
-        if self.drive_retiring() {
+        if self.logs.any_retiring() && self.drive_retiring() {
             return true;
         }
         self.logs.write(self.ops.len(), &self.map, &mut self.out);

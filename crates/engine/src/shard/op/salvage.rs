@@ -147,7 +147,7 @@ impl Shard {
         let salvage = self.salvaging(key);
         (salvage.at, salvage.unreadable) = ((lo, hi), Columns::default());
         let missing = self.lost(&self.ops[key]);
-        let reads: Reads = (0..self.map.width(self.ops[key].stripe))
+        let reads: Reads = (0..self.ops[key].width)
             .filter(|&c| !missing.has(c))
             .map(|c| (c, lo, hi))
             .collect();

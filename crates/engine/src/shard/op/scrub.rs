@@ -40,7 +40,7 @@ pub(crate) struct Found {
 impl Shard {
     /// The strips of a stripe were read: judges them.
     pub(crate) fn compute_scrub(&mut self, key: usize, mode: ScrubMode, lost: Columns) {
-        let width = self.map.width(self.ops[key].stripe);
+        let width = self.ops[key].width;
         let mut op = self.ops.take(key);
         let whole = lost.is_empty();
         if !(whole && self.agree(&op)) {
@@ -170,7 +170,7 @@ impl Shard {
                     len,
                 });
             }
-            for column in (0..self.map.width(op.stripe)).filter(|&c| found.corrupt.has(c)) {
+            for column in (0..op.width).filter(|&c| found.corrupt.has(c)) {
                 if let Some(device) = self.map.slot_view(op.stripe, column).current {
                     let offset = self.map.member_offset(device, op.stripe) + base + found.lo as u64;
                     self.out.say(FromShard::Mismatch {

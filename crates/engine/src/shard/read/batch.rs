@@ -74,10 +74,8 @@ impl Shard {
         for together in rows.chunk_by(|a, b| a.stripe == b.stripe) {
             self.read_together(together);
         }
-        if self.rows.is_empty() {
-            rows.clear();
-            self.rows = rows;
-        }
+        rows.clear();
+        self.rows = rows;
         true
     }
 

@@ -288,7 +288,7 @@ impl Shard {
     fn may_hedge(&self, read: &DirectRead) -> bool {
         let source = |c: usize| self.map.source(read.stripe, c);
         let lost = (0..self.map.width(read.stripe)).filter(|&c| source(c).is_none());
-        let room = self.starved.is_empty() && self.requests.has_room(1);
+        let room = self.starved.is_empty() && self.requests.has_turn(1);
         let serves = source(read.source).is_some_and(|d| d.device == read.device);
         self.map.view().hedging
             && self.map.closed().is_none()
