@@ -408,8 +408,7 @@ pub struct Plan {
     pub hedging: HedgeRules,
     /// One read in so many has a place for what it asks for (0: none).
     pub in_place_one_in: u64,
-    /// Inputs that reach a shard within so many nanoseconds may be one batch: it is polled after
-    /// the last (0: never).
+    /// Requests that reach a shard within so many nanoseconds may be one batch (0: never).
     pub batch_ns: u64,
     /// Memory of a shard beyond the least.
     pub budget_bytes: usize,

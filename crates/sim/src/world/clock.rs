@@ -91,13 +91,6 @@ impl<T> Clock<T> {
         self.now = entry.at;
         Some(entry.what)
     }
-    /// The next happening comes within `ns`, and is one of these.
-    pub(super) fn is_next(&self, ns: u64, wanted: impl Fn(&T) -> bool) -> bool {
-        let next = self.queue.peek();
-        next.is_some_and(|Reverse(next)| {
-            next.at.0 <= self.now.0.saturating_add(ns) && wanted(&next.what)
-        })
-    }
     /// The next happening, if it comes within `ns` and is one of these: it comes now.
     pub(super) fn next_if(&mut self, ns: u64, wanted: impl Fn(&T) -> bool) -> Option<T> {
         let Reverse(next) = self.queue.peek()?;

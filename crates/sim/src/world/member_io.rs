@@ -149,7 +149,7 @@ impl World {
                 let completion = self.filled(shard, completion)?;
                 let ran = self.ran(owner);
                 self.machines().shards[usize::from(shard)].complete(ran, completion);
-                self.poll_shard_in_turn(shard)
+                self.poll_shard(shard)
             }
         }
     }

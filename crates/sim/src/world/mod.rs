@@ -277,8 +277,6 @@ pub struct World {
     starts: u64,
     /// Shards of the present start, or of the last.
     shards: u16,
-    /// A shard that got an input and is polled after the next.
-    unpolled: Option<u16>,
     /// The oracle.
     oracle: Oracle,
     /// A superblock of the array, for identity, places and geometry.
@@ -327,7 +325,6 @@ impl World {
             devices: Vec::new(),
             machines: None,
             starts: 0,
-            unpolled: None,
             shards: plan.shards,
             superblock: made.superblock,
             geometry,
@@ -481,16 +478,8 @@ impl World {
             return Ok(false);
         };
         self.stats.events += 1;
-        let unpolled = self.unpolled.take();
         if let Some(happening) = self.hold_back(happening) {
             self.happen(happening)?;
-        }
-        // Unless that was the end of the process.
-        let still = |shard: &u16| self.machines.is_some() && *shard < self.shards;
-        if let Some(shard) = unpolled.filter(still)
-            && self.unpolled != unpolled
-        {
-            self.poll_shard(shard)?;
         }
         self.watch_decay();
         self.volumes_step()?;
@@ -573,7 +562,7 @@ impl World {
         });
         let ran = self.ran(Owner::Shard(shard));
         self.machines().shards[usize::from(shard)].message(ran, message);
-        self.poll_shard_in_turn(shard)
+        self.poll_shard(shard)
     }
 
     fn array_tick(&mut self) -> SimResult {
@@ -636,28 +625,6 @@ impl World {
         {
             self.ask_shard(next, 1);
         }
-    }
-
-    /// Polls a shard, unless its next input follows at once and the plan has batches: a thread
-    /// takes all inputs that are there before it polls.
-    pub(crate) fn poll_shard_in_turn(&mut self, shard: u16) -> SimResult {
-        let within = self.plan.batch_ns;
-        let same = |next: &Happening| match next {
-            Happening::Io(drive, op) => {
-                self.drives[*drive].ssd.owner_of(*op) == Some(Owner::Shard(shard))
-            }
-            Happening::ToShard(of, _)
-            | Happening::AskShard(of, _)
-            | Happening::RemoteRead(_, of, _)
-            | Happening::Passed(of, ..)
-            | Happening::ShardTick(of) => *of == shard,
-            _ => false,
-        };
-        if within > 0 && self.clock.is_next(within, same) {
-            self.unpolled = Some(shard);
-            return Ok(());
-        }
-        self.poll_shard(shard)
     }
 
     /// Polls every shard: buffers were dropped.

@@ -232,8 +232,8 @@ fn a_power_cut_anywhere_in_a_move_to_other_groups_and_a_member_lost_with_it_lose
         (WAYS[0], 199, 1),
         (WAYS[0], 211, 6),
         (WAYS[3], 191, 4),
-        (WAYS[9], 239, 5),
-        (WAYS[11], 251, 9),
+        (WAYS[9], 263, 5),
+        (WAYS[11], 281, 9),
     ] {
         let make = || it.full(32768);
         steps::cut_a_move(stride, make, |array| it.begin(array), Some(slot));

@@ -89,7 +89,7 @@ impl World {
         machines.shard_ticks[at] = None;
         let ran = machines.pulses[at + 1].ran(now);
         machines.shards[at].tick(ran);
-        self.poll_shard_in_turn(shard)
+        self.poll_shard(shard)
     }
 
     /// Sees to it that a shard is called when it wants to be.
