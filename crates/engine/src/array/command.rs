@@ -24,7 +24,7 @@ impl Array {
     }
 
     fn carry_out(&mut self, id: CommandId, command: Command) {
-        // It takes no longer than a slow write, and is then looked at again.
+        // A window takes no longer than a slow write; preflight looks at the command again then.
         if let Some(reshape) = self.reshape.as_mut().filter(|_| command.waits_for_window()) {
             return reshape.keep_command(id, command);
         }

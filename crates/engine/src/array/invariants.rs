@@ -2,7 +2,7 @@
 //!
 //! Tests and the simulator call [`Array::invariants`] after they have polled the array to its end.
 //! Each check is a sentence under "Invariants" of the file that it looks at, or follows from some.
-//! Three tables have the membership (slots, superblock, view), and this file says how they agree.
+//! This file says how the view that shards have agrees with the membership table.
 //!
 //! Deliberately absent: what is durable on the members (the simulator looks at their bytes), and
 //! what only a sequence of states shows.
