@@ -312,8 +312,8 @@ mod tests {
                 &["scan in [daemon] names members"],
             ),
             (
-                "[deamon]\n",
-                &["line 1", "unknown field `deamon`", "`daemon`"],
+                "[daemon]\n[deamon]\n",
+                &["line 2 in [deamon]", "unknown field `deamon`", "`daemon`"],
             ),
             ("[daemon\nwait = 3\n", &["line 1", "[daemon"]),
             ("wait = \"3s\"\n", &["line 1, wait: unknown field `wait`"]),
