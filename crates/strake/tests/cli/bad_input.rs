@@ -689,6 +689,9 @@ const ROWS: &[(&str, i32, &str)] = &[
     ("demo --level 9", 2, "level-unknown"),
     ("daemon --no-devices", 4, "daemon-running"),
     ("daemon --degraded perhaps", 2, "usage"),
+    ("config check $none", 3, "file-not-found"),
+    ("config check /dev/null", 2, "config-invalid"),
+    ("daemon --config $none", 3, "file-not-found"),
     ("completions tcsh", 2, "usage"),
 ];
 
