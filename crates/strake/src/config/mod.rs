@@ -4,9 +4,9 @@
 //! `packaging/strake.toml` says of them, their `Default` is what holds where nothing is said.
 //!
 //! Invariants: no file is needed, and no array is named in one (members carry what arrays are); a
-//! key that is not known is an error; each error names file, line and key. A file that others could
-//! write is not used: it names programs that the daemon runs. Deliberately absent: secrets (the
-//! file names the files that hold them), and settings of arrays (`strake set`).
+//! key that is not known is an error; what TOML or a range refuses is named by file, line and key.
+//! A file that others could write is not used. Deliberately absent: settings of arrays
+//! (`strake set`).
 
 #[cfg(test)]
 pub(crate) mod example;
