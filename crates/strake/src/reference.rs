@@ -184,6 +184,14 @@ const EVENTS: &[Group] = &[
                 "folder_restored",
                 "The daemon's folder, lock or socket was removed; the daemon made it again.",
             ),
+            (
+                "metrics_not_served",
+                "The address or file of the metrics cannot be had; the cause says why.",
+            ),
+            (
+                "metrics_served_again",
+                "The address or file of the metrics can be had again.",
+            ),
         ],
     ),
     (
@@ -550,9 +558,12 @@ fn errors() -> String {
 fn all_metrics() -> String {
     let mut text = page(
         "Metrics",
-        "`GET /metrics` on the daemon's socket, in Prometheus' text format. Metrics of an array \
-         have the label `array`, those of a member `slot` too, those of a job `kind` and `slot`; a \
-         summary has `quantile`. What is not known has no line.",
+        "`GET /metrics` on the daemon's socket, in Prometheus' text format; by `[metrics]` of \
+         strake.toml also over TCP and in a file. Metrics of an array have the label `array`, \
+         those of a member `slot` too, those of a job `kind` and `slot`; a summary has `quantile`, \
+         a state set `state`. What is not known has no line. Of arrays that are not in service \
+         there are `strake_array_info`, `strake_array_state`, `strake_member_state` and what the \
+         last scrub found; one that has the name of another array goes by its uuid.",
     );
     text.push('\n');
     for (name, kind, help) in metrics::families() {

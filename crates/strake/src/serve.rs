@@ -1,9 +1,10 @@
 //! `strake daemon`: owns the arrays of one STRAKE_DIR from start to clean stop.
 //!
 //! Order at start: folder and lock → socket → watcher (arrays come back). At the end (SIGTERM,
-//! SIGINT): the socket goes, every array is stopped cleanly, the lock is let go. A daemon that was
-//! killed leaves the socket's file behind; the lock tells the next one that nobody listens there.
-//! Folder, lock and socket that are removed while it serves are made again (`daemon::home`).
+//! SIGINT): the socket goes, then the file of the metrics, every array is stopped cleanly, the lock
+//! is let go. A daemon that was killed leaves the socket's file behind; the lock tells the next one
+//! that nobody listens there. Folder, lock and socket that are removed while it serves are made
+//! again (`daemon::home`).
 //!
 //! Invariant: one async thread; whatever may block runs under `spawn_blocking`. Deliberately
 //! absent: going into the background; the service manager does that.
@@ -18,10 +19,12 @@ use tokio::time::MissedTickBehavior;
 use crate::common::errors::Failure;
 use crate::common::process::{EndSignals, runtime};
 use crate::config::InUse;
+use crate::config::metrics::Metrics;
 use crate::daemon::array::running::Limits;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::home::{self, Home, Look};
 use crate::daemon::service::Service;
+use crate::daemon::service::health;
 use crate::daemon::service::pools;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
@@ -31,6 +34,8 @@ use crate::daemon::watch::Watcher;
 use crate::daemon::watch::uevents::Uevents;
 use crate::http::listen;
 use crate::http::routes;
+use crate::http::scrape;
+use crate::http::textfile::Textfile;
 use crate::settings::degraded::Rule;
 use crate::settings::schedule;
 
@@ -63,7 +68,8 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     let watcher = Watcher::new(Arc::clone(&service), config.degraded);
     // The lock in it is held until all arrays have stopped.
     let home = Arc::new(Mutex::new(Home::new(Arc::clone(&service), lock)));
-    let result = runtime.block_on(serve(Arc::clone(&service), &home, watcher));
+    let metrics = config.config.configuration.metrics;
+    let result = runtime.block_on(serve(Arc::clone(&service), &home, watcher, metrics));
     service.stop_all();
     service.events().finish();
     runtime.shutdown_background();
@@ -91,6 +97,7 @@ async fn serve(
     service: Arc<Service>,
     home: &Arc<Mutex<Home>>,
     watcher: Watcher,
+    metrics: Metrics,
 ) -> Result<(), Failure> {
     let signals = EndSignals::catch()?;
     let mut listener = locked(home).listen()?;
@@ -99,25 +106,14 @@ async fn serve(
     // Dropped when the socket goes, which aborts them.
     let mut tasks = JoinSet::new();
     tasks.spawn(watch(watcher));
-    let work: [(_, fn(&Service), _); 3] = [
-        (
-            wear::PERIOD,
-            Service::ask_drives,
-            "drives are not asked how they are any more",
-        ),
-        (
-            schedule::PERIOD,
-            Service::begin_scrubs,
-            "no scrub begins by itself any more",
-        ),
-        (
-            pools::PERIOD,
-            Service::feed_from_pools,
-            "no array takes from a pool any more",
-        ),
-    ];
-    for (period, work, without) in work {
-        tasks.spawn(again(Arc::clone(&service), period, work, without));
+    work(&service, &mut tasks);
+    if let Some(address) = metrics.listen {
+        tasks.spawn(scrape::serve(Arc::clone(&service), address));
+    }
+    let textfile = metrics.textfile.map(Textfile::new);
+    if let Some(file) = &textfile {
+        let period = metrics.textfile_interval.get();
+        tasks.spawn(file.clone().keep(Arc::clone(&service), period));
     }
     let app = routes::router(service);
     let mut asked = std::pin::pin!(signals.asked());
@@ -138,6 +134,9 @@ async fn serve(
     // A look that hangs keeps no daemon from its end.
     if let Ok(home) = home.try_lock() {
         home.leave();
+    }
+    if let Some(file) = textfile {
+        file.end().await;
     }
     result
 }
@@ -160,6 +159,35 @@ async fn gone(home: &Arc<Mutex<Home>>) -> Result<UnixListener, Failure> {
                 std::future::pending::<()>().await;
             }
         }
+    }
+}
+
+/// What is done from time to time.
+fn work(service: &Arc<Service>, tasks: &mut JoinSet<()>) {
+    let work: [(_, fn(&Service), _); 4] = [
+        (
+            health::PERIOD_NEW,
+            Service::ask_new_drives,
+            "new drives are not asked how they are any more",
+        ),
+        (
+            wear::PERIOD,
+            Service::ask_drives,
+            "drives are not asked how they are any more",
+        ),
+        (
+            schedule::PERIOD,
+            Service::begin_scrubs,
+            "no scrub begins by itself any more",
+        ),
+        (
+            pools::PERIOD,
+            Service::feed_from_pools,
+            "no array takes from a pool any more",
+        ),
+    ];
+    for (period, work, without) in work {
+        tasks.spawn(again(Arc::clone(service), period, work, without));
     }
 }
 

@@ -10,6 +10,7 @@
 
 #[cfg(test)]
 pub(crate) mod example;
+pub(crate) mod metrics;
 pub(crate) mod values;
 
 use std::fs::{self, File};
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::errors::{Code, Failure};
 use crate::common::files::replace_bytes;
+use crate::config::metrics::Metrics;
 use crate::config::values::{Bytes, Time, Whole};
 use crate::settings::degraded::DegradedStart;
 
@@ -37,6 +39,8 @@ const BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct Configuration {
     /// What the daemon looks at and how it serves. Options of `strake daemon` outweigh it.
     pub(crate) daemon: Daemon,
+    /// Metrics for Prometheus, beside `/metrics` on the daemon's socket.
+    pub(crate) metrics: Metrics,
 }
 
 /// What the daemon looks at and how it serves. Options of `strake daemon` outweigh it.
@@ -169,6 +173,10 @@ fn parse(path: &Path, text: &str) -> Result<Configuration, Failure> {
             relative.display()
         );
         return Err(Failure::new(Code::ConfigInvalid, found));
+    }
+    if let Some((found, cure)) = read.metrics.refused() {
+        let found = format!("{}: {found}", path.display());
+        return Err(Failure::new(Code::ConfigInvalid, found).cure(cure));
     }
     Ok(read)
 }
@@ -320,6 +328,33 @@ mod tests {
             (
                 "[daemon]\nwait = \"3s\"\nwait = \"4s\"\n",
                 &["line 3, wait in [daemon]: duplicate key"],
+            ),
+        ] {
+            let found = refused(text);
+            for part in parts {
+                assert!(found.contains(part), "{text:?}: {found:?} lacks {part:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn metrics_are_served_and_written_where_that_can_be() {
+        for (text, parts) in [
+            (
+                "[metrics]\nlisten = \"localhost\"\n",
+                &["line 2, listen in [metrics]: invalid socket address"][..],
+            ),
+            (
+                "[metrics]\nlisten = \"0.0.0.0:9987\"\n",
+                &["listen in [metrics] is 0.0.0.0:9987, which is no loopback"],
+            ),
+            (
+                "[metrics]\ntextfile = \"/tmp/strake\"\n",
+                &["textfile in [metrics] is /tmp/strake, which does not end with .prom"],
+            ),
+            (
+                "[metrics]\ntextfile_interval = \"0s\"\n",
+                &["line 2, textfile_interval in [metrics]: '0s'", "1s to 1h"],
             ),
         ] {
             let found = refused(text);

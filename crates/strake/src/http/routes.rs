@@ -379,7 +379,7 @@ async fn version(State(service): Shared) -> Answer {
 
 async fn metrics(State(service): Shared) -> Answer {
     let text = blocking(move || metrics::text(&service)).await?;
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+    Ok(([(header::CONTENT_TYPE, metrics::MEDIA)], text).into_response())
 }
 
 async fn document() -> Json<Value> {

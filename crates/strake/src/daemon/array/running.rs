@@ -12,13 +12,15 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use strake_engine as engine;
+use strake_engine::Geometry;
 use strake_engine::event::{
-    Changed, Command, EventKind, MemberRef, MemberState, MemberStatus, Status,
+    Changed, Command, EventKind, MemberRef, MemberState, MemberStatus, RegionCounts, Status,
 };
 use strake_engine::units::DeviceId;
 use strake_format::{ArrayName, ArrayUuid, MemberUuid, Past, Slot, Superblock};
 use strake_runtime::{
-    Counters, Device, EventRecord, ExportKind, MemberImage, ServeConfig, Serving, Stopped,
+    Counters, Device, EventRecord, ExportKind, MemberImage, RequestLatencies, ServeConfig, Serving,
+    Stopped,
 };
 
 use crate::api::{ArrayJson, ExplainJson, SetAsideJson};
@@ -38,7 +40,7 @@ use crate::drives::machine::sysfs::Identity;
 use crate::settings::placement::PlacementRecord;
 use crate::view;
 use crate::view::latency;
-use crate::view::latency::LatenciesJson;
+use crate::view::latency::{LatenciesJson, MemberLatenciesJson};
 
 /// How arrays are served.
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +111,20 @@ impl Start {
             limits,
         }
     }
+}
+
+/// All that is counted of an array in service, beside what `show` tells.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) array: ArrayJson,
+    pub(crate) members: Vec<MemberLatenciesJson>,
+    pub(crate) requests: RequestLatencies,
+    pub(crate) counters: Counters,
+    pub(crate) regions: RegionCounts,
+    /// Ranges that the list of unreadable blocks has room for.
+    pub(crate) unreadable_most: usize,
+    /// Lanes of the stripe log, and bytes of its area on each member; none where it has no log.
+    pub(crate) log: Option<(u16, u64)>,
 }
 
 /// An array in service.
@@ -604,28 +620,45 @@ impl Running {
     /// The same, with how long its members took.
     pub(crate) fn told(&self) -> Result<(ArrayJson, LatenciesJson), Failure> {
         self.with(|s| {
-            let placed = view::placed(s.placed(), self.requests);
-            let path = |id| s.path(id);
             let status = s.status_now()?;
-            let told = view::running(&status, &s.export(), placed, path);
-            let volumes = self.volumes_json(s);
-            let latencies = latency::of(&status, path);
-            // One that came back since is not aside any more.
-            let back = |aside: &&Aside| {
-                let path = aside.path.display().to_string();
-                let mut all = told.members.iter().chain(&told.spares);
-                all.any(|m| m.device.as_ref() == Some(&path))
-            };
-            let aside = self.aside.iter().filter(|aside| !back(aside));
-            let not_used = status.members.iter().filter_map(|m| self.not_used(m));
-            let set_aside = aside.map(Aside::json).chain(not_used).collect();
-            let array = ArrayJson {
-                volumes,
-                set_aside,
-                ..told
-            };
-            Ok((array, latencies))
+            let latencies = latency::of(&status, |id| s.path(id));
+            Ok((self.shown(s, &status), latencies))
         })
+    }
+    /// The same, with all that is counted of it.
+    pub(crate) fn measured(&self) -> Result<Measured, Failure> {
+        self.with(|s| {
+            let status = s.status_now()?;
+            let geometry = Geometry::of(&status.superblock);
+            let layout = &status.superblock.layout;
+            Ok(Measured {
+                array: self.shown(s, &status),
+                members: latency::of(&status, |id| s.path(id)).members,
+                requests: s.request_latencies(),
+                counters: s.counters(),
+                regions: status.regions,
+                unreadable_most: strake_format::unreadable::capacity(layout.unreadable_bytes),
+                log: (geometry.m > 0 && !geometry.mirrored())
+                    .then_some((s.placed().shards, layout.log_bytes)),
+            })
+        })
+    }
+    fn shown(&self, s: &Serving, status: &Status) -> ArrayJson {
+        let placed = view::placed(s.placed(), self.requests);
+        let told = view::running(status, &s.export(), placed, |id| s.path(id));
+        // One that came back since is not aside any more.
+        let back = |aside: &&Aside| {
+            let path = aside.path.display().to_string();
+            let mut all = told.members.iter().chain(&told.spares);
+            all.any(|m| m.device.as_ref() == Some(&path))
+        };
+        let aside = self.aside.iter().filter(|aside| !back(aside));
+        let not_used = status.members.iter().filter_map(|m| self.not_used(m));
+        ArrayJson {
+            volumes: self.volumes_json(s),
+            set_aside: aside.map(Aside::json).chain(not_used).collect(),
+            ..told
+        }
     }
     /// A member that was found at the start and that the engine does not use, and what to do with
     /// it.
@@ -688,10 +721,6 @@ impl Running {
     /// The engine's status.
     pub(crate) fn status(&self) -> Result<Status, Failure> {
         self.with(|s| Ok(s.status_now()?))
-    }
-    /// Requests served.
-    pub(crate) fn counters(&self) -> Result<Counters, Failure> {
-        self.with(|s| Ok(s.counters()))
     }
     /// Carries out a command.
     pub(crate) fn command(&self, command: Command) -> Result<bool, Failure> {
