@@ -31,6 +31,7 @@ const FOR_TESTS: &[Need] = &[
     need("jq", "jq"),
     need("fio", "fio"),
     need("promtool", "prometheus"),
+    need("prometheus", "prometheus"),
     need("mkfs.xfs", "xfsprogs"),
     need("mkfs.ext4", "e2fsprogs"),
     need("mdadm", "mdadm"),

@@ -8,7 +8,7 @@
 //!   lines. Runs of blanks count as one. Each other line of the page must come, in this order.
 //! * Each line of a block marked `sh` is a command; its output is not shown.
 //! * `console exit=5`: each command of the block ends with 5; `exit=0|5`: with one of these.
-//! * A block marked `ini`, `text` or `mermaid` holds no command. There are no other blocks.
+//! * A block marked `ini`, `text`, `mermaid` or `toml` holds no command. There are no other blocks.
 //! * An HTML comment that begins with `<!-- rig` holds commands that a reader does not see: they
 //!   make the drives, pull them and put them back. `@another-host` forgets all that the daemon
 //!   knew.
@@ -17,8 +17,8 @@
 //! `/dev/nvme…` stands for files in the folder of the test, `/run/strake` for its STRAKE_DIR.
 //!
 //! Invariants: a command of a page is run, or stands in [`NOT_RUN`] with the reason; a unit of
-//! systemd is one that systemd takes. Deliberately absent: pages that are made from the code, which
-//! the tests of the library compare with it.
+//! systemd is one that systemd takes, a configuration one that the daemon takes. Deliberately
+//! absent: pages that are made from the code, which the tests of the library compare with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ const NOT_RUN: &[(&str, &str)] = &[
 /// Starts the daemon of the test.
 const DAEMON: &str = "strake daemon &";
 /// Blocks without commands.
-const OTHER_BLOCKS: &[&str] = &["ini", "text", "mermaid"];
+const OTHER_BLOCKS: &[&str] = &["ini", "text", "mermaid", "toml"];
 /// How a page begins that is made from the code.
 const MADE: &str = "<!-- Made from the code";
 /// So long a command that only reads may take to show what its page shows.
@@ -455,6 +455,24 @@ fn systemd_takes_the_units_of_the_documents() {
     let (name, text) = &units[0];
     let (taken, said) = verified(name, &text.replace("\nExecStart=", "\nExecStat="));
     assert!(!taken && said.contains("ExecStat"), "{said}");
+}
+
+#[test]
+fn the_daemon_takes_the_configurations_of_the_documents() {
+    let rig = Rig::new();
+    let path = rig.path("strake.toml");
+    let mut seen = 0;
+    for page in pages() {
+        let text = text_of(&page);
+        for block in text.split("```toml\n").skip(1) {
+            let (said, _) = block.split_once("```").expect("the block ends");
+            fs::write(&path, said).expect("written");
+            let checked = rig.run(&["config", "check", &path]);
+            assert_eq!(checked.code, 0, "{page}: {said}{checked:?}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
 }
 
 #[test]
