@@ -19,6 +19,7 @@ use strake_runtime::{Device, OpenMode};
 use crate::api::*;
 use crate::cli::args::*;
 use crate::cli::client::Client;
+use crate::cli::paint::{Mood, Paint};
 use crate::cli::wait::Wait;
 use crate::cli::*;
 use crate::common::errors::{Code, Exit, Failure};
@@ -30,6 +31,7 @@ use crate::drives::machine::sysfs;
 use crate::serve::{self, Config};
 use crate::settings as ranges;
 use crate::settings::degraded::Rule;
+use crate::settings::words::parse_name;
 use crate::view::latency::LatenciesJson;
 
 /// Carries out a command.
@@ -81,7 +83,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Pool(command) => pool::run(&context, &command),
         Command::Config(command) => config::run(&context, &command),
         Command::Volume(command) => volume::run(&context, &command),
-        Command::Events { follow } => events(&context, follow),
+        Command::Events(args) => events(&context, args),
         Command::Explain { name, lba } => explain(&context, &name, lba),
         Command::Demo(args) => crate::demo::run(&args, cli.json),
         Command::Daemon(args) => run_daemon(context.dir, &args),
@@ -499,13 +501,27 @@ fn job(context: &Context, verb: &str, name: &str, request: &JobRequest, how: &Jo
     }
 }
 
-fn events(context: &Context, follow: bool) -> Ended {
+fn events(context: &Context, args: EventsArgs) -> Ended {
+    let EventsArgs {
+        follow,
+        since,
+        array,
+        severity,
+    } = args;
+    let array = array.map(|name| parse_name(&name)).transpose()?;
+    let filter = EventFilter {
+        array: array.map(|name| name.to_string()),
+        severity,
+        since,
+    };
+    let paint = Paint::of_stdout();
     let print = |line: &str| {
         let text = if context.json {
             format!("{line}\n")
         } else if let Ok(event) = serde_json::from_str::<EventJson>(line) {
             // Each event is one line, whatever the names in it hold.
-            format!("{}\n", shown(&output::event(&event), ' '))
+            let text = shown(&output::event(&event), ' ');
+            paint.text(Mood::of_severity(event.severity), &text) + "\n"
         } else {
             return;
         };
@@ -526,10 +542,18 @@ fn events(context: &Context, follow: bool) -> Ended {
     };
     match client {
         Some(client) => {
-            let path = format!("/v1/events?follow={follow}");
+            let mut path = format!("/v1/events?follow={follow}&severity={}", severity.as_str());
+            if let Some(array) = &filter.array {
+                path += &format!("&array={array}");
+            }
+            if let Some(since) = since {
+                path += &format!("&since_time={since}");
+            }
             client.lines_while_read(&path, print)?;
         }
-        None => offline::events(context)?.iter().for_each(|e| print(e)),
+        None => offline::events(context, &filter)?
+            .iter()
+            .for_each(|e| print(e)),
     }
     Ok(DONE)
 }
