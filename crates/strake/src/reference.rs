@@ -379,6 +379,25 @@ fn kind_of(schema: &Value) -> String {
     kind + if may_be_null { "?" } else { "" }
 }
 
+/// A section for each of these schemas.
+fn shapes(text: &mut String, schemas: &serde_json::Map<String, Value>) {
+    for (name, schema) in schemas {
+        let _ = write!(text, "\n### {name}\n\n");
+        let required = schema["required"].as_array();
+        let field = |(name, schema): (&String, &Value)| {
+            let is_required = required.is_some_and(|all| all.iter().any(|r| r == name));
+            let mut kind = kind_of(schema);
+            if !is_required && !kind.ends_with('?') {
+                kind.push('?');
+            }
+            format!("`{name}: {kind}`")
+        };
+        let properties = schema["properties"].as_object().expect("an object");
+        let fields: Vec<String> = properties.iter().map(field).collect();
+        text.push_str(&wrap("", &fields.join(", ")));
+    }
+}
+
 fn json() -> String {
     let mut text = page(
         "HTTP and JSON",
@@ -405,20 +424,11 @@ fn json() -> String {
         }
     }
     text.push_str("\n## Shapes\n");
-    for (name, schema) in objects(&document["components"]["schemas"]) {
-        let _ = write!(text, "\n### {name}\n\n");
-        let required = schema["required"].as_array();
-        let field = |(name, schema): (&String, &Value)| {
-            let is_required = required.is_some_and(|all| all.iter().any(|r| r == name));
-            let mut kind = kind_of(schema);
-            if !is_required && !kind.ends_with('?') {
-                kind.push('?');
-            }
-            format!("`{name}: {kind}`")
-        };
-        let fields: Vec<String> = objects(&schema["properties"]).iter().map(field).collect();
-        text.push_str(&wrap("", &fields.join(", ")));
-    }
+    shapes(&mut text, &objects(&document["components"]["schemas"]));
+    text.push_str("\n## Shapes that commands alone print\n\n");
+    let which = "`status` prints Status[].";
+    text.push_str(&wrap("", which));
+    shapes(&mut text, &openapi::printed());
     text
 }
 

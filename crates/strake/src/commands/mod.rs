@@ -8,6 +8,7 @@ pub(crate) mod offline;
 pub(crate) mod pool;
 mod reshape;
 pub(crate) mod settings;
+pub(crate) mod status;
 pub(crate) mod upkeep;
 pub(crate) mod volume;
 
@@ -84,6 +85,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Config(command) => config::run(&context, &command),
         Command::Volume(command) => volume::run(&context, &command),
         Command::Events(args) => events(&context, args),
+        Command::Status { name } => status::run(&context, name.as_deref()),
         Command::Explain { name, lba } => explain(&context, &name, lba),
         Command::Demo(args) => crate::demo::run(&args, cli.json),
         Command::Daemon(args) => run_daemon(context.dir, &args),
@@ -217,14 +219,18 @@ fn show(context: &Context, name: Option<&str>) -> Ended {
         offline::say_no_daemon(context);
     }
     context.say(&all, |all| output::arrays(all));
-    // The first of these that any of them has. That one is stopped is no fault of all.
+    Ok(worst_exit(&all))
+}
+
+/// The first of these that any of them has. That one is stopped is no fault of all.
+fn worst_exit(all: &[ArrayJson]) -> u8 {
     let faults = [Exit::ArrayFailed, Exit::TooFew, Exit::Degraded];
     let exits: Vec<u8> = all.iter().map(shown_exit).collect();
     let worst = faults
         .map(|e| e as u8)
         .into_iter()
         .find(|exit| exits.contains(exit));
-    Ok(worst.unwrap_or(DONE))
+    worst.unwrap_or(DONE)
 }
 
 /// What `show NAME` answers: the state of the array as an exit status.

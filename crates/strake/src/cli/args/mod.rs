@@ -155,6 +155,16 @@ pub(crate) enum Command {
     Volume(VolumeCommand),
     /// Tell what happened, when and why
     Events(EventsArgs),
+    /// Print one line for each array: its state, and what is wrong
+    ///
+    /// Made for scripts and login banners: it waits at most a few seconds for the daemon, and its
+    /// exit status is the state of NAME, or the worst state of all arrays (a stopped array that can
+    /// be started counts only where it is named): 0 optimal, 5 degraded, 6 failed, 7 stopped, 8
+    /// stopped and too few drives found, 9 unknown.
+    Status {
+        /// Only this one
+        name: Option<String>,
+    },
     /// Tell where a logical block lies: stripe, column, slot, offset, state
     Explain { name: String, lba: u64 },
     /// Show the whole life of an array on files in a temporary folder
