@@ -142,6 +142,11 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
                 "A file of the daemon's state cannot be read; the effect says what holds instead.",
             ),
             (
+                "config_not_used",
+                Warning,
+                "The configuration file is wrong: the cause says where, the effect what holds.",
+            ),
+            (
                 "folder_restored",
                 Warning,
                 "The daemon's folder, lock or socket was removed; the daemon made it again.",
