@@ -429,7 +429,7 @@ fn json() -> String {
     text.push_str("\n## Shapes\n");
     shapes(&mut text, &objects(&document["components"]["schemas"]));
     text.push_str("\n## Shapes that commands alone print\n\n");
-    let which = "`status` prints Status[].";
+    let which = "`status` prints Status[]; `iostat` an Iostat a line.";
     text.push_str(&wrap("", which));
     shapes(&mut text, &openapi::printed());
     text

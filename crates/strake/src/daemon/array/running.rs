@@ -39,6 +39,8 @@ use crate::settings::placement::PlacementRecord;
 use crate::view;
 use crate::view::latency;
 use crate::view::latency::LatenciesJson;
+use crate::view::stats;
+use crate::view::stats::StatsJson;
 
 /// How arrays are served.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +130,8 @@ pub(crate) struct Running {
     /// Members that were found when it was started: those that were set aside, and where each was.
     aside: Arc<[Aside]>,
     found: Vec<(MemberUuid, PathBuf)>,
+    /// When it was started.
+    since: Instant,
 }
 
 /// Parses the word of `--export`.
@@ -442,6 +446,7 @@ pub(crate) fn start(
         requests,
         aside,
         found: paths.collect(),
+        since: Instant::now(),
     };
     let elder = how.elder.or_else(|| dir.elder_of(found.uuid));
     running.bring_up_volumes(dir, log, elder)?;
@@ -692,6 +697,17 @@ impl Running {
     /// Requests served.
     pub(crate) fn counters(&self) -> Result<Counters, Failure> {
         self.with(|s| Ok(s.counters()))
+    }
+    /// What was counted of it.
+    pub(crate) fn stats(&self) -> Result<StatsJson, Failure> {
+        self.with(|s| {
+            let device = |id| (s.path(id), s.device_counts(id));
+            let (counters, requests) = (s.counters(), s.request_latencies());
+            // Counts and time of one moment: the status may have to be waited for.
+            let served = self.since.elapsed();
+            let status = s.status_now()?;
+            Ok(stats::of(&status, served, &counters, &requests, device))
+        })
     }
     /// Carries out a command.
     pub(crate) fn command(&self, command: Command) -> Result<bool, Failure> {
