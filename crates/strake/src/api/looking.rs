@@ -1,4 +1,4 @@
-//! What commands that look print: the state of arrays in a line, rates.
+//! What commands that look print: the state of arrays in a line, rates, findings.
 //!
 //! Deliberately absent: routes; the commands make these from what the daemon answers.
 
@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::JobJson;
+use crate::common::events::Severity;
 
 /// An array, as `status` prints it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -79,4 +80,39 @@ pub(crate) struct IostatMemberJson {
     #[serde(flatten)]
     pub(crate) rates: RatesJson,
     pub(crate) hedged_reads_per_s: f64,
+}
+
+/// What `doctor` found.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct DoctorJson {
+    /// A daemon answered. False: what runs is not known, and the drives alone were looked at.
+    pub(crate) daemon: bool,
+    /// The worst first.
+    pub(crate) findings: Vec<FindingJson>,
+    /// What could not be looked at, and why.
+    pub(crate) unchecked: Vec<UncheckedJson>,
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct FindingJson {
+    /// Which check found it.
+    pub(crate) check: String,
+    /// `info`, `warning` or `critical`.
+    #[schemars(with = "String")]
+    pub(crate) severity: Severity,
+    pub(crate) array: Option<String>,
+    pub(crate) slot: Option<u8>,
+    pub(crate) device: Option<String>,
+    pub(crate) found: String,
+    /// What to do.
+    pub(crate) cure: String,
+}
+
+/// A check that could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct UncheckedJson {
+    pub(crate) check: String,
+    pub(crate) device: Option<String>,
+    pub(crate) why: String,
 }

@@ -1,4 +1,4 @@
-//! Commands that look: filters of events, states in a line, rates.
+//! Commands that look: filters of events, states in a line, rates, findings.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -240,4 +240,48 @@ fn iostat_has_rates_since_the_start_and_then_of_each_interval() {
     // Data and parity: all that was written, and half as much again at least.
     let written = members.iter().map(|m| whole(m, "written_bytes_per_s"));
     assert!(written.sum::<u64>() >= 12 << 20, "{report}");
+}
+
+fn findings(rig: &Rig) -> (i32, Vec<(String, String)>, Value) {
+    let run = rig.run(&["doctor"]);
+    let json = run.json();
+    let found = json["findings"].as_array().expect("findings").clone();
+    let found = found.iter().filter(|f| f["array"] == "data").map(|f| {
+        let word = |key: &str| f[key].as_str().expect("a word").to_owned();
+        assert!(word("found").len() > 10 && word("cure").len() > 3, "{f}");
+        (word("check"), word("severity"))
+    });
+    (run.code, found.collect(), json)
+}
+
+#[test]
+fn doctor_finds_what_an_array_lacks_and_nothing_when_it_has_it() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    rig.create("data", "5", NBD, &devices[..3]).ok();
+    let warning = |check: &str| (check.to_owned(), "warning".to_owned());
+    let (code, found, json) = findings(&rig);
+    assert_eq!(found, [warning("spare"), warning("scrub-schedule")]);
+    assert_eq!((code, &json["daemon"]), (10, &Value::Bool(true)));
+    let said = rig.run_command(rig.command().arg("doctor"));
+    assert!(
+        said.out.contains("warning: data: it has no spare"),
+        "{said:?}"
+    );
+    assert!(
+        said.out.contains("  to do: strake add data DEV"),
+        "{said:?}"
+    );
+    rig.run(&["set", "data", "scrub_schedule=weekly"]).ok();
+    rig.run(&["add", "data", &devices[3]]).ok();
+    let (_, found, json) = findings(&rig);
+    assert_eq!(found, [], "{json}");
+    rig.run(&["fail", "data", "1"]).ok();
+    rig.until("a finding", || !findings(&rig).1.is_empty());
+    // Without a daemon it says what is not known, and looks at the rest.
+    rig.stop_daemon();
+    let json = rig.run(&["doctor"]).json();
+    assert_eq!(json["daemon"], false);
+    assert_eq!(json["unchecked"][0]["check"], "daemon", "{json}");
 }

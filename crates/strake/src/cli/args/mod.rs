@@ -165,6 +165,14 @@ pub(crate) enum Command {
     /// is of the time since each array was started. Percentiles are read from a histogram with
     /// buckets that double; how long members took is as of the last second.
     Iostat(IostatArgs),
+    /// Look for what is not as it should be, and say what to do
+    ///
+    /// Looks at drives (PCIe link, NUMA node, firmware, write cache, units of writes, discards), at
+    /// arrays (state, spares, schedule of scrubs, unreadable blocks and the room in their list), at
+    /// the kernel and its ublk, the clock, and the memory lock and limits of the daemon. Changes
+    /// nothing. Exit status 10 where a finding is a warning or critical. Without a daemon it looks
+    /// at drives and kernel alone, and says so.
+    Doctor,
     /// Print one line for each array: its state, and what is wrong
     ///
     /// Made for scripts and login banners: it waits at most a few seconds for the daemon, and its
