@@ -10,6 +10,7 @@
 
 pub(crate) mod control;
 pub(crate) mod counters;
+pub(crate) mod heartbeat;
 pub(crate) mod worker;
 
 use std::collections::BTreeSet;
