@@ -21,6 +21,7 @@ mod api;
 mod cli;
 mod commands;
 mod common;
+mod config;
 mod daemon;
 mod demo;
 mod drives;

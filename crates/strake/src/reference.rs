@@ -1,4 +1,5 @@
-//! The pages of `docs/reference`, made from the code that they describe.
+//! The pages of `docs/reference`, and `packaging/strake.toml`, made from the code that they
+//! describe.
 //!
 //! Invariant: a page is what [`PAGES`] makes, byte for byte. With `STRAKE_REFERENCE=write` the test
 //! writes the pages instead of comparing them. Deliberately absent: an interface; only the test
@@ -15,6 +16,7 @@ use serde_json::Value;
 use crate::cli::args::Cli;
 use crate::commands::settings;
 use crate::common::errors::{Code, Exit};
+use crate::config::{self, example};
 use crate::http::metrics;
 use crate::http::openapi;
 use crate::settings as ranges;
@@ -33,6 +35,7 @@ type Group = (&'static str, &'static [(&'static str, &'static str)]);
 const PAGES: &[Page] = &[
     ("commands.md", commands),
     ("settings.md", all_settings),
+    ("configuration.md", configuration),
     ("events.md", events),
     ("errors.md", errors),
     ("metrics.md", all_metrics),
@@ -172,6 +175,10 @@ const EVENTS: &[Group] = &[
             (
                 "state_damaged",
                 "A file of the daemon's state cannot be read; the effect says what holds instead.",
+            ),
+            (
+                "config_not_used",
+                "The configuration file is wrong: the cause says where, the effect what holds.",
             ),
             (
                 "folder_restored",
@@ -625,24 +632,51 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference")
 }
 
+fn configuration() -> String {
+    let about = format!(
+        "The daemon of a machine may have a configuration, `{}` (where STRAKE_DIR is set: \
+         `strake.toml` there; `strake daemon --config FILE` names another). No file is needed. \
+         Options of `strake daemon` outweigh it. `strake config check` names file, line and key of \
+         a mistake. A daemon that finds a mistake when it starts serves all the same, with the \
+         configuration that it used last or with the defaults, and notes `config_not_used`; one \
+         that was given `--config` does not start.",
+        config::PATH
+    );
+    format!(
+        "{}\n```toml\n{}```\n",
+        page("Configuration", &about),
+        example::file()
+    )
+}
+
+/// Compares a file with what the code makes, or writes it.
+fn compare(path: &Path, made: &str) {
+    let name = path.file_name().unwrap_or_default().display();
+    if std::env::var_os("STRAKE_REFERENCE").is_some_and(|how| how == "write") {
+        fs::write(path, made).expect("written");
+    }
+    let there = fs::read_to_string(path).unwrap_or_default();
+    let other = made.lines().zip(there.lines()).find(|(a, b)| a != b);
+    assert!(
+        made == there,
+        "{name} is not what the code makes: {other:?}; \
+         STRAKE_REFERENCE=write cargo test -p strake --lib reference writes it"
+    );
+    let wide = made.lines().find(|line| line.chars().count() > 100);
+    assert_eq!(wide, None, "{name}");
+}
+
 #[test]
 fn the_reference_is_what_the_code_makes() {
     for (name, make) in PAGES {
-        let path = folder().join(name);
-        let made = make();
-        if std::env::var_os("STRAKE_REFERENCE").is_some_and(|how| how == "write") {
-            fs::write(&path, &made).expect("written");
-        }
-        let there = fs::read_to_string(&path).unwrap_or_default();
-        let other = made.lines().zip(there.lines()).find(|(a, b)| a != b);
-        assert!(
-            made == there,
-            "docs/reference/{name} is not what the code makes: {other:?}; \
-             STRAKE_REFERENCE=write cargo test -p strake --lib reference writes it"
-        );
-        let wide = made.lines().find(|line| line.chars().count() > 100);
-        assert_eq!(wide, None, "docs/reference/{name}");
+        compare(&folder().join(name), &make());
     }
+}
+
+#[test]
+fn the_packaged_configuration_is_what_the_code_makes() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/strake.toml");
+    compare(&path, &example::file());
 }
 
 #[test]

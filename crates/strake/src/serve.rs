@@ -19,7 +19,9 @@ use tokio::time::MissedTickBehavior;
 
 use crate::common::errors::Failure;
 use crate::common::process::{EndSignals, runtime};
+use crate::config::InUse;
 use crate::daemon::array::running::Limits;
+use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::home::{self, Home, Look};
 use crate::daemon::manager;
 use crate::daemon::service::Service;
@@ -43,6 +45,8 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     /// What becomes of arrays that miss members, unless they have a rule of their own.
     pub(crate) degraded: Rule,
+    /// What was said of this machine in a file.
+    pub(crate) config: InUse,
 }
 
 /// Runs until it is asked to end.
@@ -57,6 +61,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
         config.limits,
     ));
     config.dir.set_damaged_aside(service.events());
+    configured(&config.dir, &config.config, service.events());
     let runtime = runtime()?;
     let watcher = Watcher::new(Arc::clone(&service), config.degraded);
     // The lock in it is held until all arrays have stopped.
@@ -66,6 +71,23 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     service.events().finish();
     runtime.shutdown_background();
     result
+}
+
+/// Keeps what the configuration is, or says that it is not what the file says.
+fn configured(dir: &Dir, config: &InUse, events: &EventLog) {
+    let Some((failure, effect)) = &config.instead else {
+        if let Err(error) = config.keep(&dir.last_config()) {
+            tracing::warn!(%error, "the configuration is not kept for a start with a wrong file");
+        }
+        return;
+    };
+    tracing::error!(found = %failure.found, effect, "the configuration is not used");
+    events.note(Happened {
+        event: "config_not_used",
+        cause: Some(failure.found.clone()),
+        effect: Some((*effect).to_owned()),
+        ..Happened::default()
+    });
 }
 
 async fn serve(

@@ -17,6 +17,7 @@ use std::path::Path;
 
 /// What both packages hold, without the leading slash.
 const BOTH: &[&str] = &[
+    "etc/strake/strake.toml",
     "usr/bin/strake",
     "usr/lib/systemd/system/strake.service",
     "usr/lib/udev/rules.d/62-strake.rules",

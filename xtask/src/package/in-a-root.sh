@@ -31,7 +31,10 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 check "it installs" in_root dpkg -i --force-depends /strake.deb
 check "the program runs" in_root strake --version
 check "the daemon is enabled" test -L "$root/etc/systemd/system/sysinit.target.wants/strake.service"
-check "installing it again works" in_root dpkg -i --force-depends /strake.deb
+check "the daemon takes the configuration" in_root strake config check
+echo "# changed" >>"$root/etc/strake/strake.toml"
+check "installing it again works" in_root dpkg -i --force-depends --force-confdef /strake.deb
+check "a configuration that was changed is kept" grep -qx '# changed' "$root/etc/strake/strake.toml"
 
 said=$(in_root systemd-analyze verify --man=no strake.service 2>&1) && [ -z "$said" ] &&
     echo "ok: systemd takes the unit" || echo "FAILED: systemd takes the unit: $said"

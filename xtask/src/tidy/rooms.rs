@@ -267,6 +267,10 @@ const STRAKE: Crate = Crate {
             uses: &["common", "api"],
         },
         Room {
+            name: "config",
+            uses: &["common", "settings"],
+        },
+        Room {
             name: "view",
             uses: &["common", "api", "settings"],
         },
@@ -276,7 +280,7 @@ const STRAKE: Crate = Crate {
         },
         Room {
             name: "daemon",
-            uses: &["common", "api", "settings", "view", "drives"],
+            uses: &["common", "api", "settings", "config", "view", "drives"],
         },
         Room {
             name: "http",
@@ -284,7 +288,7 @@ const STRAKE: Crate = Crate {
         },
         Room {
             name: "serve",
-            uses: &["common", "settings", "daemon", "http"],
+            uses: &["common", "settings", "config", "daemon", "http"],
         },
         Room {
             name: "cli",
@@ -297,12 +301,15 @@ const STRAKE: Crate = Crate {
         Room {
             name: "commands",
             uses: &[
-                "common", "api", "settings", "view", "drives", "daemon", "serve", "cli", "demo",
+                "common", "api", "settings", "config", "view", "drives", "daemon", "serve", "cli",
+                "demo",
             ],
         },
         Room {
             name: "reference",
-            uses: &["common", "settings", "view", "http", "cli", "commands"],
+            uses: &[
+                "common", "settings", "config", "view", "http", "cli", "commands",
+            ],
         },
     ],
     owners: &[Owner {

@@ -342,6 +342,18 @@ impl StripeMap {
         current.or_else(|| self.incoming(stripe, column).and_then(valid))
     }
 
+    /// Some member can answer this piece alone.
+    pub(crate) fn readable(&self, piece: &Piece) -> bool {
+        if self.whole {
+            return true;
+        }
+        let there = |column| self.source(piece.stripe, column).is_some();
+        match self.geometry.mirrored() {
+            true => (0..self.width(piece.stripe)).any(there),
+            false => there(piece.column),
+        }
+    }
+
     /// The members that a column must be written to.
     pub(crate) fn targets(&self, stripe: StripeNo, column: usize) -> [Option<DeviceView>; 2] {
         let valid = |(target, rebuilt): (DeviceView, bool)| rebuilt.then_some(target);

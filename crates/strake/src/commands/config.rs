@@ -1,4 +1,5 @@
-//! `strake config`: the configuration of all arrays in a file, and arrays made again from it.
+//! `strake config`: what all arrays are, in a file, and arrays made again from it; the check of the
+//! daemon's own configuration.
 //!
 //! Invariants: those of the command line (`cli`); a backup needs no daemon, a file is replaced as a
 //! whole or not at all. Deliberately absent: deciding what may be restored (the daemon's).
@@ -6,9 +7,10 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use serde::Serialize;
 
 use crate::api::config::{
     BackupJson, RestoreRequest, RestoredArrayJson, RestoredJson, RestoredPoolJson, SlotDevice,
@@ -18,10 +20,11 @@ use crate::cli::client::Client;
 use crate::cli::{Context, DONE, Ended, confirm};
 use crate::commands::offline;
 use crate::common::errors::{Code, Exit, Failure};
+use crate::common::files::replace_bytes;
 use crate::common::size;
 use crate::common::{absolute, absolutes};
+use crate::config::{Configuration, InUse};
 use crate::daemon::service::backup;
-use crate::daemon::state::replace_bytes;
 
 /// Bytes of a backup at most; what the daemon takes as one request is less.
 const BACKUP_BYTES_MAX: u64 = 64 << 20;
@@ -31,7 +34,34 @@ pub(crate) fn run(context: &Context, command: &ConfigCommand) -> Ended {
     match command {
         ConfigCommand::Backup { file } => write(context, file.as_deref()),
         ConfigCommand::Restore(args) => restore(context, args),
+        ConfigCommand::Check { file } => check(context, file.as_deref()),
     }
+}
+
+/// What `config check` found; a file that is not right is an error.
+#[derive(Serialize)]
+struct CheckedJson {
+    file: PathBuf,
+    exists: bool,
+    configuration: Configuration,
+}
+
+fn check(context: &Context, file: Option<&Path>) -> Ended {
+    let path = file.map_or_else(|| context.dir.config(), absolute);
+    let read = match file {
+        Some(_) => InUse::read_named(&path)?,
+        None => InUse::read(&path)?,
+    };
+    let checked = CheckedJson {
+        file: path,
+        exists: read.exists(),
+        configuration: read.configuration,
+    };
+    context.say(&checked, |checked| match checked.exists {
+        true => format!("{} is right\n", checked.file.display()),
+        false => format!("{} does not exist: defaults hold\n", checked.file.display()),
+    });
+    Ok(DONE)
 }
 
 fn write(context: &Context, file: Option<&Path>) -> Ended {

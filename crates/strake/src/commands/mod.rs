@@ -25,6 +25,7 @@ use crate::cli::wait::Wait;
 use crate::cli::*;
 use crate::common::errors::{Code, Exit, Failure};
 use crate::common::{absolute, absolutes, log, shown, size};
+use crate::config::InUse;
 use crate::daemon::array::running::Limits;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
@@ -570,8 +571,21 @@ fn end_with(parent: u32) -> Result<(), Failure> {
 fn run_daemon(dir: Dir, args: &DaemonArgs) -> Ended {
     log::to_stderr("info");
     args.end_with.map(end_with).transpose()?;
-    let mut limits = Limits::default();
+    let config = match &args.config {
+        // A file that was named must be there and right.
+        Some(file) => InUse::read_named(&absolute(file))?,
+        None => InUse::read_or_last(&dir.config(), &dir.last_config()),
+    };
+    let said = &config.configuration.daemon;
     let usage = |found: String, cure: &str| Failure::new(Code::Usage, found).cure(cure);
+    let mut limits = Limits {
+        memory_bytes: said.memory.get() as usize,
+        io_timeout: said.io_timeout.get(),
+        ..Limits::default()
+    };
+    if let Some(shards) = said.shards {
+        limits.shards = shards.get() as u16;
+    }
     if let Some(shards) = args.shards {
         if !(1..=64).contains(&shards) {
             let found = format!("--shards {shards}: an array has 1 to 64 threads");
@@ -596,18 +610,22 @@ fn run_daemon(dir: Dir, args: &DaemonArgs) -> Ended {
             return Err(usage(found, "give 0.1 seconds or more; 75 is usual"));
         }
     }
+    let mut extra = said.scan.clone();
+    extra.extend(absolutes(&args.scan));
     let sources = Sources {
-        devices: !args.no_devices,
-        extra: absolutes(&args.scan),
+        devices: said.devices && !args.no_devices,
+        extra,
+    };
+    let degraded = Rule {
+        start: args.degraded.unwrap_or(said.degraded),
+        wait: args.wait.map_or(Ok(said.wait.get()), seconds)?,
     };
     serve::run(Config {
         dir,
         sources,
         limits,
-        degraded: Rule {
-            start: args.degraded,
-            wait: seconds(args.wait)?,
-        },
+        degraded,
+        config,
     })?;
     Ok(DONE)
 }

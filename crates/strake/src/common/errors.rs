@@ -189,6 +189,9 @@ catalogue! {
     DeviceKind, "device-kind", Usage, "use a block device or a regular file";
     /// Too small.
     DeviceTooSmall, "device-too-small", Usage, "use a larger device";
+    /// The daemon's configuration file.
+    ConfigInvalid, "config-invalid", Usage,
+        "mend the file; strake config check says whether it is right";
     /// The same twice.
     DeviceTwice, "device-given-twice", Usage,
         "give every device once; links to one device are one device";

@@ -8,6 +8,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use clap::ValueEnum;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::errors::{Code, Failure};
@@ -19,7 +21,8 @@ pub(crate) const DEFAULT: &str = "default";
 
 /// What becomes of an array that is found without members that it expects, if it can be started
 /// without them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum DegradedStart {
     /// It is started at once.
     Allow,

@@ -9,6 +9,7 @@ mod aside;
 mod bad_input;
 mod completions;
 mod config;
+mod configuration;
 mod damaged;
 mod degraded;
 mod demo;

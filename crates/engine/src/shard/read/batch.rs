@@ -124,8 +124,7 @@ impl Shard {
     /// touch as one.
     fn runs(&self, rows: &[Row]) -> List<Run, 2> {
         let pieces = rows.iter().flat_map(|row| &row.pieces);
-        let lost =
-            |piece: &&Piece| !self.map.piece_lost(piece) && self.direct(0, 0, piece).is_none();
+        let lost = |piece: &&Piece| !self.map.piece_lost(piece) && !self.map.readable(piece);
         let mut ranges: List<(u64, u64), 4> = pieces
             .filter(lost)
             .map(|piece| (piece.lo, piece.hi))

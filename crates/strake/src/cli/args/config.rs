@@ -15,6 +15,11 @@ pub(crate) enum ConfigCommand {
     /// Make arrays again that lost their superblocks, over the data that their members still hold;
     /// and pools of which no device is left
     Restore(RestoreArgs),
+    /// Check the configuration of the daemon, which /etc/strake/strake.toml holds
+    Check {
+        /// Another file
+        file: Option<PathBuf>,
+    },
 }
 
 /// Arguments of `config restore`.

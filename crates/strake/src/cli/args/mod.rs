@@ -575,23 +575,27 @@ pub(crate) struct JobHow {
 /// Arguments of `daemon`.
 #[derive(Debug, Args)]
 pub(crate) struct DaemonArgs {
+    /// The configuration, which options outweigh (/etc/strake/strake.toml, or strake.toml in
+    /// STRAKE_DIR, if there is one)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Also look at this device, file, or folder of files; may be given more than once
     #[arg(long = "scan", value_name = "PATH")]
     pub(crate) scan: Vec<PathBuf>,
     /// Do not look at the machine's block devices
     #[arg(long)]
     pub(crate) no_devices: bool,
-    /// How long an array may wait for missing members, seconds
-    #[arg(long, default_value_t = 10.0)]
-    pub(crate) wait: f64,
+    /// How long an array may wait for missing members, seconds (default 10)
+    #[arg(long)]
+    pub(crate) wait: Option<f64>,
     /// What becomes of an array that could start without its missing members, unless it has a
-    /// setting of its own (strake start NAME always starts it)
-    #[arg(long, value_enum, default_value_t = DegradedStart::Wait)]
-    pub(crate) degraded: DegradedStart,
+    /// setting of its own (strake start NAME always starts it; default wait)
+    #[arg(long, value_enum)]
+    pub(crate) degraded: Option<DegradedStart>,
     /// Threads for each array
     #[arg(long)]
     pub(crate) shards: Option<u16>,
-    /// Buffer memory of each thread
+    /// Buffer memory of each thread (default 64M)
     #[arg(long)]
     pub(crate) memory: Option<String>,
     /// A member I/O that takes longer counts as timed out; one that fails on its way is tried again

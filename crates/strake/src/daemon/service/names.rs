@@ -18,6 +18,7 @@ use strake_format::{ArrayName, ArrayUuid};
 
 use crate::api::{ArrayJson, ImportRequest};
 use crate::common::errors::{Code, Failure};
+use crate::common::files::read_file;
 use crate::daemon::array::running;
 use crate::daemon::array::running::Start;
 use crate::daemon::events::Happened;
@@ -41,7 +42,7 @@ impl Dir {
     }
     /// The array that this name means here.
     pub(crate) fn owner(&self, name: &ArrayName) -> Option<ArrayUuid> {
-        let text = state::read_file(self.name_file(name)).ok()?;
+        let text = read_file(self.name_file(name)).ok()?;
         let record: NameRecord = serde_json::from_slice(&text).ok()?;
         record.uuid.parse().ok()
     }

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
+use crate::common::files::read_file;
 use crate::daemon::array::seats::Seats;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::names::NameRecord;
 use crate::daemon::service::scrubs::PastScrub;
-use crate::daemon::state;
 use crate::daemon::state::heirs::Heir;
 use crate::daemon::state::{ArrayRecord, Dir};
 use crate::settings::placement::PlacementRecord;
@@ -61,7 +61,7 @@ const FOLDERS: [(&str, Check, &str); 6] = [
 ];
 
 fn check<T: DeserializeOwned>(path: &Path) -> Option<String> {
-    match state::read_file(path) {
+    match read_file(path) {
         Ok(text) => Some(serde_json::from_slice::<T>(&text).err()?.to_string()),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => Some(error.to_string()),

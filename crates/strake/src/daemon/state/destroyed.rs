@@ -15,6 +15,7 @@ use strake_format::{ArrayName, ArrayUuid};
 
 use crate::api::ScanJson;
 use crate::common::errors::{Code, Failure};
+use crate::common::files::read_file;
 use crate::daemon::state;
 use crate::daemon::state::Dir;
 
@@ -50,7 +51,7 @@ impl Dir {
 
     /// When an array was destroyed here, if it was.
     pub(crate) fn date_destroyed(&self, array: ArrayUuid) -> Option<String> {
-        let text = state::read_file(self.destroyed_file(array)).ok()?;
+        let text = read_file(self.destroyed_file(array)).ok()?;
         let record: DestroyedRecord = serde_json::from_slice(&text).ok()?;
         Some(record.date)
     }

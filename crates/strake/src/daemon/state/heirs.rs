@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use strake_format::ArrayUuid;
 
 use crate::common::errors::Failure;
+use crate::common::files::read_file;
 use crate::daemon::state;
 use crate::daemon::state::Dir;
 use crate::drives::find::{FoundArray, Readiness};
@@ -79,7 +80,7 @@ impl Dir {
 
     /// The record of an array that is being made in the place of another.
     pub(crate) fn heir(&self, array: ArrayUuid) -> Option<Heir> {
-        let text = state::read_file(self.heir_file(array)).ok()?;
+        let text = read_file(self.heir_file(array)).ok()?;
         serde_json::from_slice(&text).ok()
     }
 

@@ -15,8 +15,8 @@ pub(crate) mod wear;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,12 +25,11 @@ use serde::{Deserialize, Serialize};
 use strake_format::{ArrayName, ArrayUuid};
 
 use crate::common::errors::{Code, Failure};
+use crate::common::files::{UNNAMED, read_file, replace_bytes};
+use crate::config;
 use crate::daemon::array::seats::Seats;
 use crate::daemon::service::scrubs::PastScrub;
 use crate::settings::placement::PlacementRecord;
-
-/// How the name of a file begins that is to replace another and does not yet.
-const UNNAMED: &str = ".strake-";
 
 /// A file with such a name is written no more after so long.
 const LEFT_AFTER: Duration = Duration::from_secs(600);
@@ -111,6 +110,17 @@ impl Dir {
     /// How drives wear.
     pub(crate) fn wear(&self) -> PathBuf {
         self.lasting.join("wear.jsonl")
+    }
+    /// The daemon's configuration, unless it is told of another file.
+    pub(crate) fn config(&self) -> PathBuf {
+        match self.here == self.lasting {
+            true => self.here.join("strake.toml"),
+            false => PathBuf::from(config::PATH),
+        }
+    }
+    /// What the configuration was when it could be used last.
+    pub(crate) fn last_config(&self) -> PathBuf {
+        self.lasting.join("last-config.toml")
     }
     /// The NBD socket of an array.
     pub(crate) fn nbd_socket(&self, name: &ArrayName) -> PathBuf {
@@ -437,50 +447,9 @@ impl Dir {
     }
 }
 
-/// No file of a daemon's state is as large.
-const FILE_BYTES_MAX: u64 = 64 << 20;
-
-/// What a regular file holds. Of anything else nothing is read: a FIFO would be waited for.
-pub(crate) fn read_file(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-    let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let mut file = File::options()
-        .read(true)
-        .custom_flags(nonblock)
-        .open(path)?;
-    let about = file.metadata()?;
-    if !about.is_file() {
-        let why = "it is no regular file";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-    }
-    if about.len() > FILE_BYTES_MAX {
-        let why = format!("it has {} bytes, more than {FILE_BYTES_MAX}", about.len());
-        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-    }
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 /// Puts a value in place of another, whole or not at all.
 pub(super) fn replace<T: Serialize>(target: &Path, value: &T) -> io::Result<()> {
     replace_bytes(target, &serde_json::to_vec(value)?)
-}
-
-/// Puts a file in place of another, whole or not at all.
-pub(crate) fn replace_bytes(target: &Path, bytes: &[u8]) -> io::Result<()> {
-    if fs::metadata(target).is_ok_and(|there| !there.is_file()) {
-        let why = "it is no regular file, which could be replaced";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-    }
-    let folder = target.parent().unwrap_or(Path::new("/"));
-    let mut file = tempfile::Builder::new()
-        .prefix(UNNAMED)
-        .permissions(fs::Permissions::from_mode(0o644))
-        .tempfile_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(target)?;
-    File::open(folder)?.sync_all()
 }
 
 /// Remembers what an array may take of this machine, if something was said.
@@ -517,6 +486,8 @@ pub(crate) fn may_keep(dir: &Dir, placement: &PlacementRecord) -> Result<(), Fai
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

@@ -15,9 +15,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::api::WearMemberJson;
+use crate::common::files::{read_file, replace_bytes};
 use crate::common::time::rfc3339;
 use crate::daemon::events::Happened;
-use crate::daemon::state::{read_file, replace_bytes};
 use crate::drives::machine::health::Health;
 
 /// How often drives are asked.
