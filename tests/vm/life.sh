@@ -91,6 +91,9 @@ scenario_udev() {
     wait_link "/dev/disk/by-id/strake-uuid-$(show data .uuid)" "../../$name"
     wait_for 60 "the mark of a member" knows "$(drive 1)" ID_FS_TYPE=strake_member
     knows "$(drive 1)" ID_FS_LABEL=data || fail "the member has no label"
+    # The daemon keeps it open: no close tells udev that it is a member now.
+    strake add data "$(drive 4)"
+    wait_for 60 "the mark of a spare" knows "$(drive 4)" ID_FS_TYPE=strake_member
 
     user mkfs.ext4 -q -L files "/dev/$name"
     wait_link /dev/disk/by-label/files "../../$name"

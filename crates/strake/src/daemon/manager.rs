@@ -7,9 +7,9 @@
 //! holds in uninterruptible sleep (a drive that hangs) counts as well: to kill the daemon would not
 //! end that sleep, and would take the other arrays from their users.
 //!
-//! Invariants: this runs on the daemon's own thread and waits for nothing, so it also shows that
-//! that thread turns; what hangs elsewhere never keeps the message back. Without a manager nothing
-//! is asked and nothing is sent.
+//! Invariants: this runs on the daemon's own thread, so it also shows that that thread turns. It
+//! waits for nothing but a manager that does not read its socket; what hangs elsewhere never keeps
+//! the message back. Without a manager nothing is asked and nothing is sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
