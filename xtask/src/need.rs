@@ -70,6 +70,21 @@ pub(crate) const FOR_VM: &[Need] = &[
     need("/usr/include/stdio.h", "libc6-dev"),
 ];
 
+/// For packages: what packs, looks at them, installs them.
+const FOR_PACKAGES: &[Need] = &[
+    need("dpkg-deb", "dpkg"),
+    need("dpkg-shlibdeps", "dpkg-dev"),
+    need("strip", "binutils"),
+    need("gzip", "gzip"),
+    need("lintian", "lintian"),
+    need("rpm", "rpm"),
+    need("deb-systemd-helper", "init-system-helpers"),
+    need("systemd-analyze", "systemd"),
+    need("udevadm", "udev"),
+    need("unshare", "util-linux"),
+    need("losetup", "mount"),
+];
+
 /// Whether the thing is there.
 fn present(need: &Need) -> bool {
     if need.proof.starts_with('/') {
@@ -105,11 +120,11 @@ fn missing(needs: &[&[Need]]) -> Vec<&'static str> {
     packages
 }
 
-/// Installs what is missing for tests, and for the virtual machine too where `with_vm`. What could
-/// not be had is named; the steps that need it will say so again.
+/// Installs what is missing for tests, and for packages and the virtual machine too where
+/// `with_vm`. What could not be had is named; the steps that need it will say so again.
 pub(crate) fn install(with_vm: bool) -> Result<String, String> {
     let needs: &[&[Need]] = if with_vm {
-        &[FOR_TESTS, FOR_VM]
+        &[FOR_TESTS, FOR_PACKAGES, FOR_VM]
     } else {
         &[FOR_TESTS]
     };
@@ -132,6 +147,25 @@ pub(crate) fn install(with_vm: bool) -> Result<String, String> {
         "still missing after apt-get install: {}",
         left.join(" ")
     ))
+}
+
+/// The search path, as `env` takes it, on which a command of cargo is found: `cargo-NAME` is
+/// installed where it is missing.
+pub(crate) fn cargo_tool(name: &str) -> anyhow::Result<String> {
+    let tools = host::target().join("tools");
+    if !find(name) && !tools.join("bin").join(name).exists() {
+        let folder = tools.display().to_string();
+        // Unoptimised it compiles in half the time, and has little to do.
+        let install = [
+            "cargo", "install", "--locked", "--debug", "--root", &folder, name,
+        ];
+        let installed = host::logged(&format!("{name}-install"), 1800, &install)?;
+        if !installed.ok {
+            anyhow::bail!("{name} could not be installed:\n{}", installed.tail(20));
+        }
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    Ok(format!("PATH={path}:{}", tools.join("bin").display()))
 }
 
 /// What of the needs of the virtual machine is missing, in words, or nothing.

@@ -46,3 +46,4 @@ pub use serve::{NotTold, ServeConfig, Serving, Stopped, found, may_make, may_ser
 pub use thread::control::EventRecord;
 pub use thread::counters::{Counters, RequestLatencies};
 pub use thread::device_counts::DeviceCounts;
+pub use thread::heartbeat::{Heartbeat, Silent};

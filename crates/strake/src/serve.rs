@@ -1,10 +1,10 @@
 //! `strake daemon`: owns the arrays of one STRAKE_DIR from start to clean stop.
 //!
-//! Order at start: folder and lock → socket → watcher (arrays come back). At the end (SIGTERM,
-//! SIGINT): the socket goes, then the file of the metrics, every array is stopped cleanly, the lock
-//! is let go. A daemon that was killed leaves the socket's file behind; the lock tells the next one
-//! that nobody listens there. Folder, lock and socket that are removed while it serves are made
-//! again (`daemon::home`).
+//! Order at start: folder and lock → socket → watcher (arrays come back) → the service manager is
+//! told that the daemon is ready. At the end (SIGTERM, SIGINT): the socket goes, then the file of
+//! the metrics, every array is stopped cleanly, the lock is let go. A daemon that was killed leaves
+//! the socket's file behind; the lock tells the next one that nobody listens there. Folder, lock and
+//! socket that are removed while it serves are made again (`daemon::home`).
 //!
 //! Invariant: one async thread; whatever may block runs under `spawn_blocking`. Deliberately
 //! absent: going into the background; the service manager does that.
@@ -13,6 +13,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -23,6 +24,7 @@ use crate::config::metrics::Metrics;
 use crate::daemon::array::running::Limits;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::home::{self, Home, Look};
+use crate::daemon::manager;
 use crate::daemon::service::Service;
 use crate::daemon::service::health;
 use crate::daemon::service::pools;
@@ -101,11 +103,13 @@ async fn serve(
 ) -> Result<(), Failure> {
     let signals = EndSignals::catch()?;
     let mut listener = locked(home).listen()?;
+    let (looks, looked) = oneshot::channel();
     let socket = service.dir().socket();
     tracing::info!(socket = %socket.display(), pid = std::process::id(), "ready");
     // Dropped when the socket goes, which aborts them.
     let mut tasks = JoinSet::new();
-    tasks.spawn(watch(watcher));
+    tasks.spawn(watch(watcher, looks));
+    tasks.spawn(manager::keep_informed(Arc::clone(&service), looked));
     work(&service, &mut tasks);
     if let Some(address) = metrics.listen {
         tasks.spawn(scrape::serve(Arc::clone(&service), address));
@@ -131,6 +135,7 @@ async fn serve(
         }
     };
     drop(tasks);
+    manager::stopping();
     // A look that hangs keeps no daemon from its end.
     if let Ok(home) = home.try_lock() {
         home.leave();
@@ -206,7 +211,9 @@ async fn again(service: Arc<Service>, period: Duration, work: fn(&Service), with
     }
 }
 
-async fn watch(mut watcher: Watcher) {
+/// `first` hears of the end of the first look.
+async fn watch(mut watcher: Watcher, first: oneshot::Sender<()>) {
+    let mut first = Some(first);
     let uevents = Uevents::listen();
     let events = watcher.events();
     // Of a member file that an event has announced, and that may still be to come.
@@ -222,6 +229,10 @@ async fn watch(mut watcher: Watcher) {
                 tracing::error!(%error, "the watcher is gone: new drives are not noticed");
                 return;
             }
+        }
+        if let Some(first) = first.take() {
+            // Nothing may wait for it any more.
+            let _ = first.send(());
         }
         let now = Instant::now();
         announced.take_if(|at| *at <= now);

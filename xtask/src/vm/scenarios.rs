@@ -19,8 +19,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The guest's side, one file for each boot and one that all source.
-pub(crate) const SCRIPTS: [(&str, &str); 11] = [
+/// The guest's side, one file for each boot and one that all source; and the rules that udev gets
+/// there.
+pub(crate) const SCRIPTS: [(&str, &str); 12] = [
     ("lib.sh", include_str!("../../../tests/vm/lib.sh")),
     ("bench.sh", include_str!("../../../tests/vm/bench.sh")),
     ("care.sh", include_str!("../../../tests/vm/care.sh")),
@@ -34,6 +35,10 @@ pub(crate) const SCRIPTS: [(&str, &str); 11] = [
     (
         "usermode-init.sh",
         include_str!("../../../tests/vm/usermode-init.sh"),
+    ),
+    (
+        "62-strake.rules",
+        include_str!("../../../packaging/udev/62-strake.rules"),
     ),
 ];
 
@@ -91,7 +96,7 @@ pub(crate) const BOOTS: [Boot; 11] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 130,
+        usual_s: 150,
         limit_s: 1800,
         ublk_mode: None,
         scenarios: &[
@@ -102,6 +107,10 @@ pub(crate) const BOOTS: [Boot; 11] = [
             scenario(
                 "hot-unplug",
                 "a drive is pulled under fio; the spare is rebuilt by itself",
+            ),
+            scenario(
+                "udev",
+                "the package's rules: links of arrays, volumes and file systems; marks of members",
             ),
         ],
     },

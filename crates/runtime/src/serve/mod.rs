@@ -57,6 +57,7 @@ use crate::serve::volumes::Served;
 use crate::thread::control::{Control, EventRecord, Lifecycle};
 use crate::thread::counters::{Counters, RequestLatencies, Tally, declare_io_flusher, lock_memory};
 use crate::thread::device_counts::DeviceCounts;
+use crate::thread::heartbeat::Heartbeat;
 use crate::thread::worker::{Worker, log_of};
 use crate::thread::{Threads, thread_name};
 
@@ -348,6 +349,11 @@ impl Serving {
             RecvTimeoutError::Disconnected => ServeError::Ended,
         };
         receiver.recv_timeout(patience).map_err(ended)
+    }
+
+    /// Asks every thread for a sign that it still takes its mail.
+    pub fn heartbeat(&self) -> Heartbeat {
+        Heartbeat::ask(&self.threads.peers)
     }
 
     /// Everything that `show` tells.

@@ -116,6 +116,7 @@ pub(crate) struct Work {
 impl Worker {
     /// Runs until told to end. Answers which devices have I/O that the kernel did not end in time.
     pub(crate) fn run(mut self) -> Vec<PathBuf> {
+        self.mailbox().is_of_this_thread();
         let wake = self.peers.shard(self.index).wake_fd().as_raw_fd();
         self.ring.poll_readable(Token::Wake, wake);
         let watch = self.control.as_ref().and_then(|control| control.watch.fd());
@@ -386,6 +387,10 @@ impl Worker {
                 Mail::Overdue(device, rounds) => self.report_overdue(now, device, rounds),
                 Mail::Judged(device, verdict) => self.judged(now, device, verdict),
                 Mail::Ublk(start) => self.ublk_start(*start),
+                Mail::Beat(answer) => {
+                    // The daemon may have stopped waiting.
+                    let _ = answer.send(());
+                }
                 Mail::Exit => {
                     self.work.ending = Some(now.plus_ms(GRACE.as_millis() as u64));
                     self.mailbox().set_hungry(false);

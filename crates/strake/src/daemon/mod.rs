@@ -7,6 +7,7 @@ pub(crate) mod array;
 pub(crate) mod changes;
 pub(crate) mod events;
 pub(crate) mod home;
+pub(crate) mod manager;
 pub(crate) mod service;
 pub(crate) mod sources;
 pub(crate) mod state;

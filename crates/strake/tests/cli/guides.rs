@@ -16,8 +16,8 @@
 //!
 //! `/dev/nvme…` stands for files in the folder of the test, `/run/strake` for its STRAKE_DIR.
 //!
-//! Invariants: a command of a page is run, or stands in [`NOT_RUN`] with the reason; a unit of
-//! systemd is one that systemd takes, a configuration one that the daemon takes. Deliberately
+//! Invariants: a command of a page is run, or stands in [`NOT_RUN`] with the reason; the unit of
+//! the package is one that systemd takes, a configuration one that the daemon takes. Deliberately
 //! absent: pages that are made from the code, which the tests of the library compare with it.
 
 use std::fs;
@@ -29,7 +29,9 @@ use crate::rig::{Rig, STRAKE, has, skipped};
 
 const UBLK: &str = "needs a block device of ublk; machines of cargo xtask vm have it";
 const LIGHT: &str = "needs a drive with a light";
-const SYSTEMD: &str = "needs systemd as the first process; the units are verified";
+const SYSTEMD: &str = "needs systemd as the first process; the unit of the package is verified";
+const INSTALLS: &str =
+    "changes what is installed on the machine; cargo xtask test installs it in a copy of the root";
 const BUILDS: &str = "builds by cargo, which runs this test";
 
 /// Commands that no test runs, and why. One that ends with a blank stands for all that begin so.
@@ -41,8 +43,14 @@ const NOT_RUN: &[(&str, &str)] = &[
         "install target/release/strake /usr/local/bin/",
         "changes what is installed on the machine",
     ),
-    ("systemctl enable --now strake", SYSTEMD),
-    ("systemctl enable --now strake-data", SYSTEMD),
+    ("apt install ", INSTALLS),
+    ("systemctl status strake", SYSTEMD),
+    ("systemctl daemon-reload && mount /srv/data", SYSTEMD),
+    (
+        "echo \"UUID=$(blkid -s UUID -o value /dev/strake/data) /srv/data xfs defaults 0 0\" \
+         >>/etc/fstab",
+        "changes what the machine mounts",
+    ),
     ("mkfs.xfs /dev/strake/data", UBLK),
     ("mkdir /srv/data && mount /dev/strake/data /srv/data", UBLK),
     ("umount /srv/data", UBLK),
@@ -410,50 +418,25 @@ fn the_commands_that_are_not_run_are_listed_with_the_reason_and_nothing_else_is_
     assert!(unused.is_empty(), "no page has {unused:?} any more");
 }
 
-/// Name and text of each unit that a page shows: the paragraph above the block says where it goes.
-fn units() -> Vec<(String, String)> {
-    let mut units = Vec::new();
-    for page in pages() {
-        let text = text_of(&page);
-        for (above, block) in text
-            .match_indices("```ini\n")
-            .map(|(at, fence)| (&text[..at], &text[at + fence.len()..]))
-        {
-            let named = above.rsplit_once("`/etc/systemd/system/");
-            let named = named.and_then(|(_, name)| name.split_once("`:\n\n"));
-            let Some((name, "")) = named else {
-                panic!("{page}: nothing above a unit says its file: {block}");
-            };
-            let (unit, _) = block.split_once("```").expect("the block ends");
-            units.push((name.to_owned(), unit.to_owned()));
-        }
-    }
-    units
-}
-
 #[test]
-fn systemd_takes_the_units_of_the_documents() {
-    let units = units();
-    assert!(!units.is_empty());
+fn systemd_takes_the_unit_of_the_package() {
+    let unit = text_of("packaging/systemd/strake.service");
     if !has("systemd-analyze") {
         return skipped("systemd-analyze is not installed");
     }
     let folder = tempfile::tempdir().expect("works");
-    let verified = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        fs::write(&path, text.replace("/usr/local/bin/strake", STRAKE)).expect("written");
+    let verified = |text: &str| {
+        let path = folder.path().join("strake.service");
+        fs::write(&path, text.replace("/usr/bin/strake", STRAKE)).expect("written");
         let mut verify = Command::new("systemd-analyze");
         let output = verify.args(["verify", "--man=no"]).arg(&path).output();
         let output = output.expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.success(), said)
     };
-    for (name, text) in &units {
-        assert_eq!(verified(name, text), (true, String::new()), "{name}");
-    }
+    assert_eq!(verified(&unit), (true, String::new()));
     // It knows a wrong one.
-    let (name, text) = &units[0];
-    let (taken, said) = verified(name, &text.replace("\nExecStart=", "\nExecStat="));
+    let (taken, said) = verified(&unit.replace("\nExecStart=", "\nExecStat="));
     assert!(!taken && said.contains("ExecStat"), "{said}");
 }
 

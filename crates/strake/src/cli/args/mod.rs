@@ -196,6 +196,21 @@ pub(crate) enum Command {
     /// Bash: source <(strake completions bash), in ~/.bashrc. Zsh likewise. Fish: strake
     /// completions fish | source.
     Completions { shell: clap_complete::Shell },
+    /// Tell udev what a block device is, for its rules
+    #[command(subcommand, hide = true)]
+    Udev(UdevCommand),
+    /// Write the manual pages of all commands, for packages
+    #[command(hide = true)]
+    Man { folder: PathBuf },
+}
+
+/// What the rules of udev ask.
+#[derive(Debug, Subcommand)]
+pub(crate) enum UdevCommand {
+    /// What a block device carries of Strake's
+    Member { device: PathBuf },
+    /// Which array or volume ublkbN is of
+    Export { device: String },
 }
 
 /// Arguments of `create`.

@@ -19,13 +19,14 @@ use strake_engine::event::{
 use strake_engine::units::DeviceId;
 use strake_format::{ArrayName, ArrayUuid, MemberUuid, Past, Slot, Superblock};
 use strake_runtime::{
-    Counters, Device, EventRecord, ExportKind, MemberImage, RequestLatencies, ServeConfig, Serving,
-    Stopped,
+    Counters, Device, EventRecord, ExportKind, Heartbeat, MemberImage, RequestLatencies,
+    ServeConfig, Serving, Stopped,
 };
 
 use crate::api::{ArrayJson, ExplainJson, SetAsideJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
+use crate::daemon::array::links;
 use crate::daemon::array::opening;
 use crate::daemon::array::opening::Opened;
 use crate::daemon::array::seats::Keeper;
@@ -174,15 +175,6 @@ pub(crate) fn check_export(text: Option<&str>) -> Result<(), Failure> {
         ));
     }
     Ok(())
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-/// Where the block device of an array has its name, or the folder with those of its volumes.
-pub(crate) fn link_of(name: &ArrayName) -> PathBuf {
-    Path::new("/dev/strake").join(name.as_str())
 }
 
 /// What it takes to serve an array found: looked at, and its members held.
@@ -437,8 +429,8 @@ pub(crate) fn start(
     if let Err(error) = dir.remember(found.uuid, &record) {
         tracing::warn!(%error, "the export is not remembered");
     }
-    if let (Some(device), Some(_)) = (export.device(), record.ublk) {
-        link(&link_of(&name), &device);
+    if let Some(id) = record.ublk {
+        links::link(&links::of_array(&name), id);
     }
     let aside: Arc<[Aside]> = aside.into();
     let seats = Keeper::new(dir, found.uuid, &serving);
@@ -481,30 +473,6 @@ fn rename(serving: &Serving, dir: &Dir, name: &ArrayName) -> Result<Changed, Fai
 /// Whether the kernel has such a block device.
 pub(crate) fn ublk_exists(id: u32) -> bool {
     Path::new(&format!("/sys/class/block/ublkb{id}")).exists()
-}
-
-/// Gives a block device a name that stays the same. It only saves typing.
-pub(crate) fn link(link: &Path, device: &str) {
-    if !is_root() {
-        return;
-    }
-    let folder = link.parent().unwrap_or(Path::new("/dev/strake"));
-    let made = std::fs::create_dir_all(folder).and_then(|()| match std::fs::remove_file(link) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => std::os::unix::fs::symlink(device, link),
-    });
-    if let Err(error) = made {
-        tracing::warn!(%error, link = %link.display(), "no link to the device");
-    }
-}
-
-/// Takes the name away again, if it is that of this device.
-pub(crate) fn unlink(link: &Path, id: u32) {
-    let ours = PathBuf::from(format!("/dev/ublkb{id}"));
-    if std::fs::read_link(link).is_ok_and(|target| target == ours) {
-        // It only saves typing; the device is what counts.
-        let _ = std::fs::remove_file(link);
-    }
 }
 
 /// Refuses an array that does not run, if a killed daemon left its block device behind and that is
@@ -590,8 +558,8 @@ impl Running {
         dir.own(new, self.uuid);
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = new.clone();
         if let Some(id) = self.with(|s| Ok(s.export().ublk()))? {
-            link(&link_of(new), &format!("/dev/ublkb{id}"));
-            unlink(&link_of(&old), id);
+            links::unlink(&links::of_array(&old), id);
+            links::link(&links::of_array(new), id);
         }
         self.remember(dir, |record| record.name = new.to_string());
         Ok(changed)
@@ -720,8 +688,12 @@ impl Running {
     /// Takes away the name of its own block device, before that goes.
     pub(crate) fn unlink_array(&self, serving: &Serving) {
         if let Some(id) = serving.export().ublk() {
-            unlink(&link_of(&self.name()), id);
+            links::unlink(&links::of_array(&self.name()), id);
         }
+    }
+    /// Asks its threads for a sign, unless it was stopped.
+    pub(crate) fn heartbeat(&self) -> Option<Heartbeat> {
+        asked(&self.serving).map(|serving| serving.heartbeat())
     }
     /// The engine's status.
     pub(crate) fn status(&self) -> Result<Status, Failure> {
@@ -752,14 +724,17 @@ impl Running {
         device: Device,
         make: impl FnOnce(strake_engine::units::DeviceId) -> Command,
     ) -> Result<bool, Failure> {
-        self.with(|s| {
+        let path = device.path().to_owned();
+        let changed = self.with(|s| {
             let id = s.attach(device);
             let done = s.command(make(id));
             if done.is_err() {
                 s.detach(id);
             }
             Ok(done? == Changed::Yes)
-        })
+        })?;
+        links::announce(&path);
+        Ok(changed)
     }
     /// Where a device of it is.
     pub(crate) fn path(&self, device: DeviceId) -> Result<String, Failure> {
