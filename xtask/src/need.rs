@@ -36,6 +36,7 @@ const FOR_TESTS: &[Need] = &[
     need("mdadm", "mdadm"),
     need("losetup", "mount"),
     need("wipefs", "util-linux"),
+    need("setsid", "util-linux"),
     need("sfdisk", "fdisk"),
 ];
 
