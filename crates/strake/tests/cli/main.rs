@@ -35,6 +35,7 @@ mod reshape;
 mod rig;
 mod scale;
 mod standstill;
+mod top;
 mod undecided;
 mod upkeep;
 mod volumes;
