@@ -156,8 +156,8 @@ fn list(array: &ArrayJson, stats: &StatsJson, say: Say<'_>) {
         "unreadable-list",
         Severity::Critical,
         format!(
-            "the list of unreadable blocks has {used} of {most} places in use: an array with a full \
-             list fails"
+            "the list of unreadable blocks has {used} of {most} places in use: where it is full, \
+             the array fails"
         ),
         format!(
             "write these blocks anew from a backup (strake show {} --json has all of them)",
