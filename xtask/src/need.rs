@@ -37,6 +37,7 @@ const FOR_TESTS: &[Need] = &[
     need("mdadm", "mdadm"),
     need("losetup", "mount"),
     need("wipefs", "util-linux"),
+    need("setsid", "util-linux"),
     need("sfdisk", "fdisk"),
 ];
 

@@ -12,6 +12,7 @@ pub(crate) mod pool;
 mod reshape;
 pub(crate) mod settings;
 pub(crate) mod status;
+pub(crate) mod top;
 mod udev;
 pub(crate) mod upkeep;
 pub(crate) mod volume;
@@ -91,6 +92,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Volume(command) => volume::run(&context, &command),
         Command::Events(args) => events(&context, args),
         Command::Iostat(args) => iostat::run(&context, &args),
+        Command::Top(args) => top::run(&context, &args),
         Command::Doctor => doctor::run(&context),
         Command::Status { name } => status::run(&context, name.as_deref()),
         Command::Explain { name, lba } => explain(&context, &name, lba),

@@ -1,7 +1,7 @@
 //! `strake status`: one line an array, for scripts and login banners.
 //!
-//! Invariants: the daemon is waited for only [`PATIENCE`], so that no login hangs with it; a line is
-//! one line, whatever names hold. Deliberately absent: what a line has no room for (`show`).
+//! Invariants: the daemon is waited for only [`PATIENCE`], so that no login hangs with it; a line
+//! is one line, whatever names hold. Deliberately absent: what a line has no room for (`show`).
 
 use std::time::Duration;
 

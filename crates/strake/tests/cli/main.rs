@@ -37,6 +37,7 @@ mod reshape;
 mod rig;
 mod scale;
 mod standstill;
+mod top;
 mod udev;
 mod undecided;
 mod upkeep;

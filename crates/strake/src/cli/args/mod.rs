@@ -173,6 +173,13 @@ pub(crate) enum Command {
     /// nothing. Exit status 10 where a finding is a warning or critical. Without a daemon it looks
     /// at drives and kernel alone, and says so.
     Doctor,
+    /// Watch arrays, members, jobs, latencies and events on a terminal
+    ///
+    /// Keys as in htop: arrows, Page Up, Page Down, Home and End choose an array; F5 or t shows its
+    /// members; F6 or > sorts by the next column, I the other way round; Z holds the numbers; F1, h
+    /// or ? tells the keys; F10 or q ends. The picture is drawn anew when the window changes its
+    /// size, and when a daemon that went is back.
+    Top(TopArgs),
     /// Print one line for each array: its state, and what is wrong
     ///
     /// Made for scripts and login banners: it waits at most a few seconds for the daemon, and its
@@ -317,6 +324,14 @@ pub(crate) struct IostatArgs {
     /// So many reports; without end unless given
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
+}
+
+/// Arguments of `top`.
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// Seconds between two samples (0.5, 2; also 500ms, 1m)
+    #[arg(long, short, value_name = "TIME", default_value = "1", value_parser = size::interval)]
+    pub(crate) delay: std::time::Duration,
 }
 
 /// Arguments of `start`.

@@ -34,7 +34,8 @@ pub(super) fn check(facts: &Facts) -> Vec<FindingJson> {
                     "scrub-schedule",
                     Severity::Warning,
                     format!(
-                        "no scrub starts by itself, and {last}: what rots is found when it is needed"
+                        "no scrub starts by itself, and {last}: what rots is found when it is \
+                         needed"
                     ),
                     format!("strake set {} scrub_schedule=monthly", array.name),
                 );
@@ -137,8 +138,9 @@ fn spare(array: &ArrayJson, settings: &SettingsJson, facts: &Facts, say: Say<'_>
             format!("strake pool add {pool} DEV"),
         ),
         (None, _) => (
-            "it has no spare and no pool: a member that is lost is not replaced until a user does it"
-                .to_owned(),
+            "it has no spare and no pool: a member that is lost is not replaced until a user does \
+             it"
+            .to_owned(),
             format!("strake add {name} DEV, or strake set {name} pool=POOL"),
         ),
     };
@@ -154,7 +156,8 @@ fn list(array: &ArrayJson, stats: &StatsJson, say: Say<'_>) {
         "unreadable-list",
         Severity::Critical,
         format!(
-            "the list of unreadable blocks has {used} of {most} places in use: an array with a full list fails"
+            "the list of unreadable blocks has {used} of {most} places in use: where it is full, \
+             the array fails"
         ),
         format!(
             "write these blocks anew from a backup (strake show {} --json has all of them)",

@@ -142,7 +142,8 @@ fn kernel(host: &Host, seats: &[Seat], report: &mut DoctorJson) {
             "kernel",
             Severity::Warning,
             &format!(
-                "kernel.io_uring_disabled is {value}: io_uring is refused to some processes or to all"
+                "kernel.io_uring_disabled is {value}: io_uring is refused to some processes or to \
+                 all"
             ),
             "sysctl kernel.io_uring_disabled=0, also in /etc/sysctl.d",
         );
@@ -190,7 +191,8 @@ fn clock(host: &Host, report: &mut DoctorJson) {
             report,
             "clock",
             Severity::Warning,
-            "the clock is not synchronized: times of events and of scheduled scrubs are those of it",
+            "the clock is not synchronized: times of events and of scheduled scrubs are those of \
+             it",
             "run chrony or systemd-timesyncd",
         ),
         Err(why) => unchecked(report, "clock", why),
@@ -270,7 +272,8 @@ fn process(host: &Host, report: &mut DoctorJson) {
             "limits",
             Severity::Warning,
             &format!(
-                "the daemon may write files up to {size} bytes only: members that are files fail beyond"
+                "the daemon may write files up to {size} bytes only: members that are files fail \
+                 beyond"
             ),
             "LimitFSIZE=infinity in the service's unit (ulimit -f unlimited), and start the daemon \
              anew",

@@ -55,7 +55,7 @@ impl std::fmt::Display for Lanes {
     }
 }
 
-/// The byte of a controller's identify data whose lowest bit says that it has a volatile cache.
+/// The byte of a controller's identify data with the bit (the lowest) for a volatile write cache.
 const VWC: usize = 525;
 
 /// Looks at a drive; `None` for files.
