@@ -46,6 +46,8 @@ check "the folder for state is the owner's" test "$(stat -c %a "$root/var/lib/st
 if in_root udevadm verify --help >/dev/null 2>&1; then
     check "udev takes the rules" in_root udevadm verify /usr/lib/udev/rules.d/62-strake.rules
 fi
+check "the copyright names its owners" grep -q '^Copyright: 2026 The Strake contributors' \
+    "$root/usr/share/doc/strake/copyright"
 check "the manual is readable" sh -c "zcat '$root/usr/share/man/man8/strake-create.8.gz' |
     grep -q 'spare'"
 
