@@ -290,7 +290,9 @@ fn meaning(exit: Exit) -> &'static str {
         Exit::Stopped => "the array is stopped and can be started",
         Exit::TooFew => "the array is stopped, and too few members were found",
         Exit::Unknown => "no daemon answers, and another process holds members",
-        Exit::Found => "`--wait`: a scrub found what it did not mend",
+        Exit::Found => {
+            "`--wait`: a scrub found what it did not mend; `doctor`: it found something to do"
+        }
         Exit::Unfinished => "`--wait`: the job did not come to its end",
     }
 }
@@ -432,7 +434,7 @@ fn json() -> String {
     text.push_str("\n## Shapes\n");
     shapes(&mut text, &objects(&document["components"]["schemas"]));
     text.push_str("\n## Shapes that commands alone print\n\n");
-    let which = "`status` prints Status[].";
+    let which = "`status` prints Status[]; `iostat` an Iostat a line; `doctor` a Doctor.";
     text.push_str(&wrap("", which));
     shapes(&mut text, &openapi::printed());
     text

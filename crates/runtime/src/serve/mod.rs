@@ -56,6 +56,7 @@ use crate::serve::placement::{
 use crate::serve::volumes::Served;
 use crate::thread::control::{Control, EventRecord, Lifecycle};
 use crate::thread::counters::{Counters, RequestLatencies, Tally, declare_io_flusher, lock_memory};
+use crate::thread::device_counts::DeviceCounts;
 use crate::thread::worker::{Worker, log_of};
 use crate::thread::{Threads, thread_name};
 
@@ -603,6 +604,15 @@ impl Serving {
         let mut sum = RequestLatencies::default();
         for tally in self.tallies.iter() {
             sum += tally.latencies();
+        }
+        sum
+    }
+
+    /// I/Os that a device got, of all threads together.
+    pub fn device_counts(&self, device: DeviceId) -> DeviceCounts {
+        let mut sum = DeviceCounts::default();
+        for tally in self.tallies.iter() {
+            sum += tally.devices().of(device);
         }
         sum
     }

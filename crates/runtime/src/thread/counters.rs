@@ -10,6 +10,8 @@ use strake_engine::Distribution;
 use strake_engine::event::IoKind;
 use strake_engine::latency::{DOUBLINGS, doubling};
 
+use crate::thread::device_counts::PerDevice;
+
 /// Requests served since start, for `show`, the demo and metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -103,6 +105,7 @@ pub(crate) struct Tally {
     log_written_bytes: AtomicU64,
     reads_took: Took,
     writes_took: Took,
+    devices: PerDevice,
 }
 
 /// How long requests of one kind took.
@@ -174,6 +177,11 @@ impl Tally {
             }
             IoKind::WriteZeroes { .. } | IoKind::Discard { .. } | IoKind::Flush => {}
         }
+    }
+
+    /// I/Os by device.
+    pub(crate) fn devices(&self) -> &PerDevice {
+        &self.devices
     }
 
     /// The counters at this moment.

@@ -494,6 +494,7 @@ impl Worker {
 
     fn start_io(&mut self, now: Time, owner: Owner, io: MemberIo) {
         self.tally().count_member(&io.kind, &self.log);
+        self.tally().devices().count(&io);
         if let IoKind::ReadInPlace { request, .. } = io.kind {
             // The pages are registered with the ring that fetched the request.
             let home = ShardNo(Router::queue_of(request));

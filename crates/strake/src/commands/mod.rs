@@ -4,6 +4,8 @@
 //! behind the API and `offline`).
 
 pub(crate) mod config;
+pub(crate) mod doctor;
+pub(crate) mod iostat;
 pub(crate) mod offline;
 pub(crate) mod pool;
 mod reshape;
@@ -86,6 +88,8 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Config(command) => config::run(&context, &command),
         Command::Volume(command) => volume::run(&context, &command),
         Command::Events(args) => events(&context, args),
+        Command::Iostat(args) => iostat::run(&context, &args),
+        Command::Doctor => doctor::run(&context),
         Command::Status { name } => status::run(&context, name.as_deref()),
         Command::Explain { name, lba } => explain(&context, &name, lba),
         Command::Demo(args) => crate::demo::run(&args, cli.json),

@@ -333,6 +333,12 @@ fn daemon() -> Vec<Route> {
             "Arrays found on drives",
             |s, (), ()| Ok(s.scan_json()),
         ),
+        route(
+            Method::GET,
+            "/v1/stats",
+            "What arrays in service have counted, for rates",
+            |s, (), ()| Ok(s.stats()),
+        ),
         own::<String, _, _>(
             Method::GET,
             "/metrics",

@@ -5,6 +5,7 @@
 
 pub(crate) mod backup;
 pub(crate) mod latency;
+pub(crate) mod stats;
 
 use std::collections::BTreeSet;
 use std::ops::Range;

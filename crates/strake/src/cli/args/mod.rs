@@ -155,6 +155,24 @@ pub(crate) enum Command {
     Volume(VolumeCommand),
     /// Tell what happened, when and why
     Events(EventsArgs),
+    /// Print rates of arrays and members: requests, bytes, latencies, log
+    ///
+    /// Columns: reads and writes per second (r/s, w/s), millions of bytes per second (rMB/s,
+    /// wMB/s), mean and 99th percentile of what took so many microseconds (r_us, r99_us, w_us,
+    /// w99_us), how many were under way on average (queue), reads that other members were asked
+    /// for, too (hedged/s), writes to the stripe log on all members (log/s, logMB/s). Of an array
+    /// its users' requests count, of a member its I/Os for requests, jobs and log. The first report
+    /// is of the time since each array was started. Percentiles are read from a histogram with
+    /// buckets that double; how long members took is as of the last second.
+    Iostat(IostatArgs),
+    /// Look for what is not as it should be, and say what to do
+    ///
+    /// Looks at drives (PCIe link, NUMA node, firmware, write cache, units of writes, discards), at
+    /// arrays (state, spares, schedule of scrubs, unreadable blocks and the room in their list), at
+    /// the kernel and its ublk, the clock, and the memory lock and limits of the daemon. Changes
+    /// nothing. Exit status 10 where a finding is a warning or critical. Without a daemon it looks
+    /// at drives and kernel alone, and says so.
+    Doctor,
     /// Print one line for each array: its state, and what is wrong
     ///
     /// Made for scripts and login banners: it waits at most a few seconds for the daemon, and its
@@ -264,6 +282,26 @@ pub(crate) struct EventsArgs {
     /// As serious as this, or more
     #[arg(long, value_name = "SEVERITY", value_enum, default_value_t = Severity::Info)]
     pub(crate) severity: Severity,
+}
+
+/// Arguments of `iostat`.
+#[derive(Debug, Args)]
+pub(crate) struct IostatArgs {
+    /// Also a line for each member
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+    /// Without the first report, which is of the time since each array was started
+    #[arg(short = 'y', long, requires = "interval")]
+    pub(crate) omit_first: bool,
+    /// Only this array
+    #[arg(long, value_name = "NAME")]
+    pub(crate) array: Option<String>,
+    /// A report every so many seconds (0.5, 2; also 500ms, 1m); one report unless given
+    #[arg(value_parser = size::interval)]
+    pub(crate) interval: Option<std::time::Duration>,
+    /// So many reports; without end unless given
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
 }
 
 /// Arguments of `start`.

@@ -41,6 +41,8 @@ use crate::settings::placement::PlacementRecord;
 use crate::view;
 use crate::view::latency;
 use crate::view::latency::{LatenciesJson, MemberLatenciesJson};
+use crate::view::stats;
+use crate::view::stats::StatsJson;
 
 /// How arrays are served.
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +146,8 @@ pub(crate) struct Running {
     /// Members that were found when it was started: those that were set aside, and where each was.
     aside: Arc<[Aside]>,
     found: Vec<(MemberUuid, PathBuf)>,
+    /// When it was started.
+    since: Instant,
 }
 
 /// Parses the word of `--export`.
@@ -458,6 +462,7 @@ pub(crate) fn start(
         requests,
         aside,
         found: paths.collect(),
+        since: Instant::now(),
     };
     let elder = how.elder.or_else(|| dir.elder_of(found.uuid));
     running.bring_up_volumes(dir, log, elder)?;
@@ -721,6 +726,17 @@ impl Running {
     /// The engine's status.
     pub(crate) fn status(&self) -> Result<Status, Failure> {
         self.with(|s| Ok(s.status_now()?))
+    }
+    /// What was counted of it.
+    pub(crate) fn stats(&self) -> Result<StatsJson, Failure> {
+        self.with(|s| {
+            let device = |id| (s.path(id), s.device_counts(id));
+            let (counters, requests) = (s.counters(), s.request_latencies());
+            // Counts and time of one moment: the status may have to be waited for.
+            let served = self.since.elapsed();
+            let status = s.status_now()?;
+            Ok(stats::of(&status, served, &counters, &requests, device))
+        })
     }
     /// Carries out a command.
     pub(crate) fn command(&self, command: Command) -> Result<bool, Failure> {

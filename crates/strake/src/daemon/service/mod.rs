@@ -64,6 +64,7 @@ use crate::settings::degraded::OwnRule;
 use crate::settings::placement::{PlacementRecord, Wanted};
 use crate::settings::schedule;
 use crate::view;
+use crate::view::stats::StatsJson;
 
 /// See the module.
 #[derive(Debug)]
@@ -160,6 +161,11 @@ impl Service {
     /// Arrays in service.
     pub(crate) fn all_running(&self) -> Vec<Arc<Running>> {
         locked(&self.running).values().cloned().collect()
+    }
+    /// What all arrays in service have counted. One that does not answer is left out.
+    pub(crate) fn stats(&self) -> Vec<StatsJson> {
+        let running = self.all_running();
+        running.iter().filter_map(|r| r.stats().ok()).collect()
     }
     /// Was it stopped by a user in this daemon's life?
     pub(crate) fn is_stopped(&self, uuid: ArrayUuid) -> bool {
