@@ -505,7 +505,7 @@ fn a_page_is_read_block_by_block() {
 }
 
 #[test]
-#[should_panic(expected = "x.md:2: a block is console, sh, ini, text, mermaid, not None")]
+#[should_panic(expected = "x.md:2: a block is console, sh, ini, text, mermaid, toml, not None")]
 fn a_block_without_a_kind_hides_no_command() {
     commands("x.md", "text\n```\nstrake scan\n```\n");
 }
