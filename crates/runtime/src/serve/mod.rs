@@ -55,8 +55,8 @@ use crate::serve::placement::{
 };
 use crate::serve::volumes::Served;
 use crate::thread::control::{Control, EventRecord, Lifecycle};
-use crate::thread::counters::{Counters, Tally, declare_io_flusher, lock_memory};
-use crate::thread::worker::Worker;
+use crate::thread::counters::{Counters, RequestLatencies, Tally, declare_io_flusher, lock_memory};
+use crate::thread::worker::{Worker, log_of};
 use crate::thread::{Threads, thread_name};
 
 /// A region without writes for this long is made clean.
@@ -598,6 +598,15 @@ impl Serving {
         sum
     }
 
+    /// How long requests took, those of all threads together.
+    pub fn request_latencies(&self) -> RequestLatencies {
+        let mut sum = RequestLatencies::default();
+        for tally in self.tallies.iter() {
+            sum += tally.latencies();
+        }
+        sum
+    }
+
     /// A way to give requests from within this process.
     pub fn client(&self) -> LocalClient {
         LocalClient::new(
@@ -920,6 +929,7 @@ impl ThreadStart {
             tallies: Arc::clone(&self.tallies),
             queue_memory,
             pages,
+            log: log_of(&self.setup),
             _client_memory: client_memory,
             work: Default::default(),
         })

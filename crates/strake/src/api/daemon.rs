@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::common::events::{self, Severity};
 
 /// Something that happened.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -15,6 +18,10 @@ pub(crate) struct EventJson {
     pub(crate) array: Option<String>,
     /// What happened, in snake_case.
     pub(crate) event: String,
+    /// `info`, `warning` or `critical`.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub(crate) severity: Severity,
     pub(crate) slot: Option<u8>,
     pub(crate) device: Option<String>,
     /// Why.
@@ -29,6 +36,41 @@ pub(crate) struct EventJson {
     /// Of a finished resync or scrub: those that are consistent again.
     #[serde(default)]
     pub(crate) repaired_stripes: Option<u64>,
+}
+
+impl EventJson {
+    /// With the severity that the catalogue has for it: a journal may be older than that.
+    pub(crate) fn graded(self) -> EventJson {
+        let known = events::severity(&self.event, self.effect.as_deref());
+        EventJson {
+            severity: known.unwrap_or(self.severity),
+            ..self
+        }
+    }
+}
+
+/// Which events are asked for: those that all of this is true of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventFilter {
+    /// Of the array that was called so then.
+    pub(crate) array: Option<String>,
+    /// As serious as this, or more.
+    pub(crate) severity: Severity,
+    /// Not before this.
+    pub(crate) since: Option<Timestamp>,
+}
+
+impl EventFilter {
+    /// Whether an event is asked for. One with a time that cannot be read is, whatever the time.
+    pub(crate) fn takes(&self, event: &EventJson) -> bool {
+        let before = |since: &Timestamp| {
+            let time = event.time.parse::<Timestamp>();
+            time.is_ok_and(|time| time < *since)
+        };
+        event.severity >= self.severity
+            && (self.array.is_none() || self.array == event.array)
+            && !self.since.as_ref().is_some_and(before)
+    }
 }
 
 /// The daemon.

@@ -612,6 +612,7 @@ pub(crate) mod tests {
             state: ArrayState::Optimal,
             size_bytes: 0,
             unwritten_bytes: 0,
+            regions: RegionCounts::default(),
             unreadable: Vec::new(),
             map_had: Vec::new(),
             undecided: Vec::new(),

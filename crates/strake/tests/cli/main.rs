@@ -26,6 +26,7 @@ mod init;
 mod latency;
 mod life;
 mod limits;
+mod looking;
 mod names;
 mod notes;
 mod past;

@@ -13,7 +13,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crate::cli::args::config::ConfigCommand;
 use crate::cli::args::pool::PoolCommand;
 use crate::cli::args::volume::VolumeCommand;
-use crate::common::size;
+use crate::common::events::Severity;
+use crate::common::{size, time};
 use crate::settings::degraded::DegradedStart;
 
 /// Software RAID for NVMe drives.
@@ -153,10 +154,16 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Volume(VolumeCommand),
     /// Tell what happened, when and why
-    Events {
-        /// Go on telling
-        #[arg(long, short)]
-        follow: bool,
+    Events(EventsArgs),
+    /// Print one line for each array: its state, and what is wrong
+    ///
+    /// Made for scripts and login banners: it waits at most a few seconds for the daemon, and its
+    /// exit status is the state of NAME, or the worst state of all arrays (a stopped array that can
+    /// be started counts only where it is named): 0 optimal, 5 degraded, 6 failed, 7 stopped, 8
+    /// stopped and too few drives found, 9 unknown.
+    Status {
+        /// Only this one
+        name: Option<String>,
     },
     /// Tell where a logical block lies: stripe, column, slot, offset, state
     Explain { name: String, lba: u64 },
@@ -239,6 +246,24 @@ pub(crate) struct CreateArgs {
     /// The members, in order of their slots
     #[arg(required = true, value_name = "DEV")]
     pub(crate) devices: Vec<PathBuf>,
+}
+
+/// Arguments of `events`.
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// Go on telling
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Not before this: a time span like 2h or 7d before now, or a time like 2026-01-31,
+    /// '2026-01-31 12:00' (in the time zone of the machine) or 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = time::since)]
+    pub(crate) since: Option<jiff::Timestamp>,
+    /// Of this array, by the name that it had then
+    #[arg(long, value_name = "NAME")]
+    pub(crate) array: Option<String>,
+    /// As serious as this, or more
+    #[arg(long, value_name = "SEVERITY", value_enum, default_value_t = Severity::Info)]
+    pub(crate) severity: Severity,
 }
 
 /// Arguments of `start`.

@@ -19,6 +19,7 @@ use strake_runtime::{EventRecord, NotTold};
 use tokio::sync::{Notify, watch};
 
 use crate::api::{ArrayJson, EventJson, SettingsJson};
+use crate::common::events::Severity;
 use crate::common::size;
 use crate::common::time::rfc3339;
 use crate::daemon::events::journal::Journal;
@@ -197,6 +198,7 @@ impl EventLog {
             time: rfc3339(time),
             array: happened.array,
             event: happened.event.to_owned(),
+            severity: Severity::default(),
             slot: happened.slot,
             device: happened.device,
             cause: happened.cause,
@@ -204,7 +206,8 @@ impl EventLog {
             errno: happened.errno,
             inconsistent_stripes: happened.inconsistent_stripes,
             repaired_stripes: happened.repaired_stripes,
-        };
+        }
+        .graded();
         inner.next += 1;
         let left_out = inner.journal.left_out();
         inner.journal.append(&event);
