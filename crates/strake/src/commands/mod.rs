@@ -3,6 +3,7 @@
 //! Invariants: those of the command line (`cli`). Deliberately absent: engine and devices (they are
 //! behind the API and `offline`).
 
+pub(crate) mod alert;
 pub(crate) mod config;
 pub(crate) mod offline;
 pub(crate) mod pool;
@@ -87,6 +88,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Volume(command) => volume::run(&context, &command),
         Command::Events(args) => events(&context, args),
         Command::Status { name } => status::run(&context, name.as_deref()),
+        Command::Alert(command) => alert::run(&context, &command),
         Command::Explain { name, lba } => explain(&context, &name, lba),
         Command::Demo(args) => crate::demo::run(&args, cli.json),
         Command::Daemon(args) => run_daemon(context.dir, &args),

@@ -58,7 +58,9 @@ mod tests {
         let at = since("2026-01-31T12:00:00+02:00").expect("a moment");
         assert_eq!(at.to_string(), "2026-01-31T10:00:00Z");
         let local: DateTime = "2026-01-31T12:00".parse().expect("a time");
-        let local = local.to_zoned_datetime(TimeZone::system()).expect("it exists");
+        let local = local
+            .to_zoned_datetime(TimeZone::system())
+            .expect("it exists");
         assert_eq!(since("2026-01-31 12:00"), Ok(local.timestamp()));
         assert!(since("2026-01-31").is_ok());
         for wrong in ["", "yesterday", "12", "9999999999d"] {

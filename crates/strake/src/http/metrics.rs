@@ -7,6 +7,7 @@
 
 use std::fmt::Write as _;
 
+use crate::api::alerts::AlertsJson;
 use crate::api::{JobJson, MemberJson};
 use crate::common::log;
 use crate::daemon::service::{DriveTold, Service};
@@ -19,6 +20,31 @@ const FAMILIES: &[(&str, &str)] = &[
     (
         "strake_log_lines_dropped_total",
         "Lines of the daemon's log that were dropped because the log was not read.",
+    ),
+    (
+        "strake_alert_delivered_total",
+        "Messages of the channel that were delivered.",
+    ),
+    (
+        "strake_alert_failures_total",
+        "Attempts of the channel that failed.",
+    ),
+    (
+        "strake_alert_dropped_total",
+        "Messages of the channel that were dropped.",
+    ),
+    ("strake_alert_queued", "Messages of the channel that wait."),
+    (
+        "strake_alert_failing",
+        "1 where the last attempt of the channel failed.",
+    ),
+    (
+        "strake_alert_last_success_timestamp_seconds",
+        "When a message of the channel was delivered last.",
+    ),
+    (
+        "strake_alert_unwritten_files",
+        "Files of the spool of alerts that could not be written yet.",
     ),
     ("strake_reads_total", "Reads of users that were answered."),
     ("strake_read_bytes_total", "Bytes that users read."),
@@ -204,6 +230,7 @@ pub(super) fn text(service: &Service) -> String {
     let mut families = Families::new();
     families.push("strake_event_followers", "", service.events().followers());
     families.push("strake_log_lines_dropped_total", "", log::dropped());
+    alert_metrics(&mut families, &service.alert_status());
     for running in service.all_running() {
         let (Ok(counters), Ok((array, latencies))) = (running.counters(), running.told()) else {
             continue;
@@ -261,6 +288,29 @@ pub(super) fn text(service: &Service) -> String {
 pub(crate) fn seconds(ns: u64) -> String {
     let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// What the channels of alerts did.
+fn alert_metrics(families: &mut Families, alerts: &AlertsJson) {
+    for channel in &alerts.channels {
+        let labels = format!("channel=\"{}\"", channel.name);
+        for (metric, value) in [
+            ("strake_alert_delivered_total", channel.delivered),
+            ("strake_alert_failures_total", channel.failures),
+            ("strake_alert_dropped_total", channel.dropped),
+            ("strake_alert_queued", channel.queued),
+            ("strake_alert_failing", u64::from(channel.failing)),
+        ] {
+            families.push(metric, &labels, value);
+        }
+        let at = channel.last_success.as_ref().and_then(|at| at.parse().ok());
+        if let Some(at) = at.map(jiff::Timestamp::as_second) {
+            families.push("strake_alert_last_success_timestamp_seconds", &labels, at);
+        }
+    }
+    if !alerts.channels.is_empty() {
+        families.push("strake_alert_unwritten_files", "", alerts.unwritten_files);
+    }
 }
 
 /// How far a job is.
