@@ -3,7 +3,6 @@
 //! Invariants: units stand last in every name; what is not known is `null`, never 0 or an empty
 //! text; new fields are only ever added. Deliberately absent: types of the engine (see `view`).
 
-pub(crate) mod alerts;
 mod array;
 mod changes;
 pub(crate) mod config;

@@ -3,7 +3,7 @@
 //! Invariants: those of the command line (`cli`); a daemon sends, so one is needed. Deliberately
 //! absent: channels (they are in the configuration of the daemon).
 
-use crate::api::alerts::{AlertTestRequest, AlertTestsJson, AlertsJson};
+use crate::api::{AlertTestRequest, AlertTestsJson, AlertsJson};
 use crate::cli::args::alert::AlertCommand;
 use crate::cli::client::Client;
 use crate::cli::output::{Table, or_dash};

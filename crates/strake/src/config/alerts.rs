@@ -1,8 +1,8 @@
 //! `[[alerts]]`: the channels by which the daemon tells of what is wrong.
 //!
-//! Invariants: a channel has a name of its own and exactly one way; what a key takes is checked when
-//! the file is read. Deliberately absent: secrets. The file names the files that hold them, or the
-//! credentials that systemd gives the daemon.
+//! Invariants: a channel has a name of its own and exactly one way; what a key takes is checked
+//! when the file is read. Deliberately absent: secrets. The file names the files that hold them, or
+//! the credentials that systemd gives the daemon.
 
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,8 @@ pub(crate) struct Channel {
     #[serde(default = "five_seconds")]
     #[schemars(example = "5s")]
     pub(crate) group: Time<1000, 600_000>,
-    /// Messages an hour at most: 1 to 1000. What is more waits, and is counted where it is too much.
+    /// Messages an hour at most: 1 to 1000. What is more waits, and is counted where it is too
+    /// much.
     #[serde(default = "twenty")]
     #[schemars(example = 20)]
     pub(crate) per_hour: Whole<1, 1000>,

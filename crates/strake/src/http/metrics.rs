@@ -7,8 +7,7 @@
 
 use std::fmt::Write as _;
 
-use crate::api::alerts::AlertsJson;
-use crate::api::{JobJson, MemberJson};
+use crate::api::{AlertsJson, JobJson, MemberJson};
 use crate::common::log;
 use crate::daemon::service::{DriveTold, Service};
 use crate::view::latency::{BucketJson, DistributionJson};

@@ -14,7 +14,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::api::alerts::AlertTestRequest;
 use crate::api::*;
 use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running::Limits;

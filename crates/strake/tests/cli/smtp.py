@@ -55,7 +55,8 @@ class Handler:
 
 def login(server, session, envelope, mechanism, data):
     right = LoginPassword(b"strake", b"pa55 w\xc3\xb6rd")
-    return AuthResult(success=isinstance(data, LoginPassword) and data == right)
+    success = isinstance(data, LoginPassword) and data == right
+    return AuthResult(success=success, handled=False)
 
 
 async def main():

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::api::alerts::{AlertChannelJson, AlertTestJson};
+use crate::api::{AlertChannelJson, AlertTestJson};
 use crate::common::errors::{Code, Failure};
 
 /// A channel is given its time, and a little more.

@@ -1,7 +1,8 @@
-//! What lasts: that an array is degraded, failed, has unreadable blocks, no spare, or does not start.
+//! What lasts: that an array is degraded, failed, has unreadable blocks, no spare, or does not
+//! start.
 //!
-//! Events say what happened; a condition is what is so until it ends. The daemon looks at the arrays
-//! in service, compares with what was so, and tells what began and what ended.
+//! Events say what happened; a condition is what is so until it ends. The daemon looks at the
+//! arrays in service, compares with what was so, and tells what began and what ended.
 //!
 //! Invariants: a condition ends only when its array is seen without it, or is destroyed: an array
 //! that is stopped keeps its conditions, and they are not told meanwhile. What is open outlives the

@@ -1,9 +1,10 @@
 //! A program that is run: with the message as JSON on its standard input, without a shell.
 //!
 //! Invariants: the program is named by an absolute path, belongs to root or the daemon's user, and
-//! nobody else can write it; of the environment it gets PATH and what the channel says; it is killed
-//! with its process group when its time is over, and when the caller drops the attempt (what it leaves
-//! behind when it ends by itself goes on); of its output a bounded part is kept. Deliberately absent: a shell.
+//! nobody else can write it; of the environment it gets PATH and what the channel says; it is
+//! killed with its process group when its time is over, and when the caller drops the attempt (what
+//! it leaves behind when it ends by itself goes on); of its output a bounded part is kept.
+//! Deliberately absent: a shell.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;

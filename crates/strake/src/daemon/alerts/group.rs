@@ -134,7 +134,8 @@ impl Group {
             }
             let gap = event.sequence - self.seen - 1;
             self.seen = event.sequence;
-            // A follower that does not keep up misses the oldest. Of a new journal nothing is known.
+            // A follower that does not keep up misses the oldest. Of a new journal nothing is
+            // known.
             if gap > 0 && self.done > 0 {
                 *self
                     .left_out

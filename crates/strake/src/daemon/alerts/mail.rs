@@ -3,8 +3,8 @@
 //! Order: connection → TLS → login → one transaction for each address that has not got it. Each
 //! address by itself: one that the server refuses for ever keeps nobody else from the mail.
 //!
-//! Invariants: a login goes over TLS only; STARTTLS is demanded, never offered. Deliberately absent:
-//! HTML, and bounds of time (the caller drops what takes too long).
+//! Invariants: a login goes over TLS only; STARTTLS is demanded, never offered. Deliberately
+//! absent: HTML, and bounds of time (the caller drops what takes too long).
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

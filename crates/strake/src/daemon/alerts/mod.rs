@@ -1,13 +1,14 @@
 //! Alerts: what is wrong, told by mail, by webhooks and by programs.
 //!
 //! Order: events and looks at the arrays → items (`message`, `conditions`) → a group a channel
-//! (`group`) → a message → the spool on disk (`spool`), and the channel's line (`ways`) → delivered.
+//! (`group`) → a message → the spool on disk (`spool`), and the channel's line (`ways`) →
+//! delivered.
 //!
-//! Invariants: all of it is on threads of its own: arrays, events and commands wait for nothing here.
-//! Events up to the one that a channel was told of last are kept with the spool, so a daemon that is
-//! killed tells what it had not told yet. Conditions are told when they begin, while they last, at
-//! the start of the daemon, and when they end. Deliberately absent: another transport of events than
-//! the log of the daemon (`events`).
+//! Invariants: all of it is on threads of its own: arrays, events and commands wait for nothing
+//! here. Events up to the one that a channel was told of last are kept with the spool, so a daemon
+//! that is killed tells what it had not told yet. Conditions are told when they begin, while they
+//! last, at the start of the daemon, and when they end. Deliberately absent: another transport of
+//! events than the log of the daemon (`events`).
 
 pub(crate) mod board;
 mod conditions;
@@ -28,8 +29,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::api::EventJson;
-use crate::api::alerts::{AlertChannelJson, AlertTestJson};
+use crate::api::{AlertChannelJson, AlertTestJson, EventJson};
 use crate::common::events;
 use crate::common::time::rfc3339;
 use crate::config::alerts::{Channel, Target};

@@ -1,12 +1,14 @@
-//! What is to be told, on disk: one file a message, in a folder a channel, and what was told so far.
+//! What is to be told, on disk: one file a message, in a folder a channel, and what was told so
+//! far.
 //!
-//! Order of one message: memory → queue → writer thread: temporary file → fsync → rename. It is sent
-//! from memory meanwhile, so a disk that does not answer (it may be the very array that is told of)
-//! delays no message. Its file is removed when it is delivered: a crash in between sends it twice.
+//! Order of one message: memory → queue → writer thread: temporary file → fsync → rename. It is
+//! sent from memory meanwhile, so a disk that does not answer (it may be the very array that is
+//! told of) delays no message. Its file is removed when it is delivered: a crash in between sends
+//! it twice.
 //!
-//! Invariants: nobody waits for the disk; what could not be written is tried again as long as it is
-//! not delivered; the number of files is bounded by the queues of the channels. Deliberately absent:
-//! what a message says.
+//! Invariants: nobody waits for the disk; what was told is durable after the messages that tell it;
+//! what could not be written is tried again as long as it is not delivered; the number of files is
+//! bounded by the queues of the channels. Deliberately absent: what a message says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,6 +32,8 @@ const QUEUE: usize = 4096;
 const AGAIN: Duration = Duration::from_secs(3);
 /// Bytes of a message's file that is read.
 const FILE_BYTES_MAX: u64 = 4 << 20;
+/// What was told so far.
+const STATE: &str = "state.json";
 /// Files of a channel that are read at a start; no queue is as long.
 const FILES_MAX: usize = 4096;
 
@@ -103,7 +107,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 /// Reads what a former daemon left. May block.
 fn found(folder: &Path) -> Found {
     let mut found = Found::default();
-    let kept = files::read_file(folder.join("state.json"));
+    let kept = files::read_file(folder.join(STATE));
     found.kept = kept
         .ok()
         .and_then(|text| serde_json::from_slice(&text).ok());
@@ -191,7 +195,7 @@ impl Spool {
     /// Keeps what was told so far.
     pub(super) fn keep(&self, kept: &Kept) {
         if let Ok(bytes) = serde_json::to_vec(kept) {
-            self.ask(PathBuf::from("state.json"), Some(bytes));
+            self.ask(PathBuf::from(STATE), Some(bytes));
         }
     }
 
@@ -208,6 +212,20 @@ impl Spool {
             // The disk may have failed; the process ends all the same.
             let _ = wait.recv_timeout(patience);
         }
+    }
+}
+
+/// Gives a file this content, or removes it.
+fn written(path: &Path, content: Option<&[u8]>) -> io::Result<()> {
+    match content {
+        Some(bytes) => {
+            make_folder(path.parent().unwrap_or(Path::new("/")))?;
+            files::replace_bytes(path, bytes)
+        }
+        None => match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        },
     }
 }
 
@@ -258,24 +276,30 @@ impl Writer {
         }
     }
 
+    /// Writes what is to be. What was told so far comes last, and only where the messages that tell
+    /// it are durable.
     fn write(&mut self) {
+        let told = self.waiting.remove(Path::new(STATE));
         let mut failed = None;
         let folder = &self.folder;
         self.waiting.retain(|file, content| {
             let path = folder.join(file);
-            let written = match content {
-                Some(bytes) => make_folder(path.parent().unwrap_or(folder))
-                    .and_then(|()| files::replace_bytes(&path, bytes)),
-                None => match fs::remove_file(&path) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                    other => other,
-                },
-            };
-            let error = written.err().map(|error| (path, error));
+            let error = written(&path, content.as_deref()).err();
             let stays = error.is_some();
-            failed = error.or(failed.take());
+            failed = error.map(|error| (path, error)).or(failed.take());
             stays
         });
+        if let Some(content) = told {
+            let path = folder.join(STATE);
+            let error = match &failed {
+                None => written(&path, content.as_deref()).err(),
+                Some(_) => None,
+            };
+            if failed.is_some() || error.is_some() {
+                self.waiting.insert(PathBuf::from(STATE), content);
+            }
+            failed = failed.or(error.map(|error| (path, error)));
+        }
         self.unwritten
             .store(self.waiting.len() as u64, Ordering::Relaxed);
         match failed {
@@ -358,5 +382,25 @@ mod tests {
         spool.flush(PATIENCE);
         assert_eq!(spool.unwritten(), 0);
         assert!(folder.join(file_of("mail", 1)).exists());
+    }
+
+    /// It was written in the order of names: of a channel `web`, what was told was durable before
+    /// the message that told it.
+    #[test]
+    fn what_was_told_is_kept_only_when_the_messages_that_tell_it_are() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("alerts");
+        let (spool, _) = Spool::open(std::slice::from_ref(&folder));
+        // A file is in the way of the channel's folder.
+        fs::write(folder.join("web"), b"").expect("written");
+        spool.put("web", 1, &spooled("1"));
+        spool.keep(&Kept::default());
+        spool.flush(PATIENCE);
+        assert_eq!(spool.unwritten(), 2);
+        assert!(!folder.join(STATE).exists());
+        fs::remove_file(folder.join("web")).expect("removed");
+        spool.flush(PATIENCE);
+        assert_eq!(spool.unwritten(), 0);
+        assert!(folder.join(STATE).exists());
     }
 }

@@ -1,11 +1,12 @@
 //! One channel's messages, delivered in their order, and what came of it.
 //!
-//! Order: the oldest message → an attempt with a bound → delivered, or after a pause again. The pause
-//! doubles from one second to a quarter of an hour; a server that says when to come back is heeded.
+//! Order: the oldest message → an attempt with a bound → delivered, or after a pause again. The
+//! pause doubles from one second to a quarter of an hour; a server that says when to come back is
+//! heeded.
 //!
 //! Invariants: a channel waits for no other; the number and the bytes of messages that wait are
-//! bounded: the oldest are dropped, and each is counted and noted as an event; a message is given up
-//! after five days. Deliberately absent: what a message says.
+//! bounded: the oldest are dropped, and each is counted and noted as an event; a message is given
+//! up after five days. Deliberately absent: what a message says.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -4,9 +4,9 @@
 //! and the body. The timestamp is of the attempt, and `X-Strake-Id` is of the message: a receiver
 //! that refuses old timestamps and known ids takes no request twice.
 //!
-//! Invariants: only 2xx is a delivery; redirects are not followed (a signed request goes to no other
-//! host); of an answer a bounded part is read. Deliberately absent: proxies, HTTP/2, and bounds of
-//! time (the caller drops what takes too long).
+//! Invariants: only 2xx is a delivery; redirects are not followed (a signed request goes to no
+//! other host); of an answer a bounded part is read. Deliberately absent: proxies, HTTP/2, and
+//! bounds of time (the caller drops what takes too long).
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::api::alerts::{AlertTestRequest, AlertTestsJson, AlertsJson};
+use crate::api::{AlertTestRequest, AlertTestsJson, AlertsJson};
 use crate::common::errors::Failure;
 use crate::daemon::alerts::board::Board;
 use crate::daemon::alerts::message::Seen;
