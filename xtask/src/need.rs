@@ -19,7 +19,8 @@ const fn need(proof: &'static str, package: &'static str) -> Need {
     Need { proof, package }
 }
 
-/// For tests of crates: NBD clients other than ours, a load generator, file systems to recognise.
+/// For tests of crates: NBD clients other than ours, a load generator, a mail server, certificates,
+/// file systems to recognise.
 const FOR_TESTS: &[Need] = &[
     need("cc", "gcc"),
     need("nbdinfo", "libnbd-bin"),
@@ -32,6 +33,11 @@ const FOR_TESTS: &[Need] = &[
     need("fio", "fio"),
     need("promtool", "prometheus"),
     need("prometheus", "prometheus"),
+    need("openssl", "openssl"),
+    need(
+        "/usr/lib/python3/dist-packages/aiosmtpd",
+        "python3-aiosmtpd",
+    ),
     need("mkfs.xfs", "xfsprogs"),
     need("mkfs.ext4", "e2fsprogs"),
     need("mdadm", "mdadm"),

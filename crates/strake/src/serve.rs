@@ -21,6 +21,7 @@ use crate::common::errors::Failure;
 use crate::common::process::{EndSignals, runtime};
 use crate::config::InUse;
 use crate::config::metrics::Metrics;
+use crate::daemon::alerts::Alerts;
 use crate::daemon::array::running::Limits;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::home::{self, Home, Look};
@@ -65,6 +66,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
         config.limits,
     ));
     config.dir.set_damaged_aside(service.events());
+    let alerts = Alerts::begin(&service, &config.config.configuration.alerts);
     configured(&config.dir, &config.config, service.events());
     let runtime = runtime()?;
     let watcher = Watcher::new(Arc::clone(&service), config.degraded);
@@ -73,6 +75,9 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     let metrics = config.config.configuration.metrics;
     let result = runtime.block_on(serve(Arc::clone(&service), &home, watcher, metrics));
     service.stop_all();
+    if let Some(alerts) = alerts {
+        alerts.end();
+    }
     service.events().finish();
     runtime.shutdown_background();
     result

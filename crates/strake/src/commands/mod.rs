@@ -3,6 +3,7 @@
 //! Invariants: those of the command line (`cli`). Deliberately absent: engine and devices (they are
 //! behind the API and `offline`).
 
+pub(crate) mod alert;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod iostat;
@@ -95,6 +96,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Top(args) => top::run(&context, &args),
         Command::Doctor => doctor::run(&context),
         Command::Status { name } => status::run(&context, name.as_deref()),
+        Command::Alert(command) => alert::run(&context, &command),
         Command::Explain { name, lba } => explain(&context, &name, lba),
         Command::Demo(args) => crate::demo::run(&args, cli.json),
         Command::Daemon(args) => run_daemon(context.dir, &args),

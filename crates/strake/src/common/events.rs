@@ -309,6 +309,23 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
         ],
     ),
     (
+        "Alerts",
+        &[
+            (
+                "alert_failing",
+                Warning,
+                "Messages of a channel are not delivered; the cause is the channel, the effect \
+                 the error.",
+            ),
+            ("alert_delivering", Info, "They are delivered again."),
+            (
+                "alert_dropped",
+                Warning,
+                "Messages of a channel were dropped; the effect says how many and why.",
+            ),
+        ],
+    ),
+    (
         "Pools and volumes",
         &[
             ("pool_changed", Info, "A pool was made, changed or deleted."),

@@ -8,6 +8,7 @@
 //! write is not used: it names programs that the daemon runs. Deliberately absent: secrets (the
 //! file names the files that hold them), and settings of arrays (`strake set`).
 
+pub(crate) mod alerts;
 #[cfg(test)]
 pub(crate) mod example;
 pub(crate) mod metrics;
@@ -41,6 +42,8 @@ pub(crate) struct Configuration {
     pub(crate) daemon: Daemon,
     /// Metrics for Prometheus, beside `/metrics` on the daemon's socket.
     pub(crate) metrics: Metrics,
+    /// The channels by which the daemon tells of what is wrong; any number of them.
+    pub(crate) alerts: Vec<alerts::Channel>,
 }
 
 /// What the daemon looks at and how it serves. Options of `strake daemon` outweigh it.
@@ -177,6 +180,12 @@ fn parse(path: &Path, text: &str) -> Result<Configuration, Failure> {
     if let Some((found, cure)) = read.metrics.refused() {
         let found = format!("{}: {found}", path.display());
         return Err(Failure::new(Code::ConfigInvalid, found).cure(cure));
+    }
+    if let Err((number, why)) = alerts::check(&read.alerts) {
+        let at = alerts::place(text, number).unwrap_or(0);
+        let line = text.get(..at).unwrap_or_default().matches('\n').count() + 1;
+        let found = format!("{}, line {line} in [[alerts]]: {why}", path.display());
+        return Err(Failure::new(Code::ConfigInvalid, found));
     }
     Ok(read)
 }
@@ -322,6 +331,22 @@ mod tests {
             (
                 "[daemon]\n[deamon]\n",
                 &["line 2 in [deamon]", "unknown field `deamon`", "`daemon`"],
+            ),
+            (
+                "[[alerts]]\nname = \"a\"\nsevrity = \"info\"\n",
+                &["line 3, sevrity in [[alerts]]: unknown field"],
+            ),
+            (
+                "[[alerts]]\nname = \"a\"\n[alerts.mail]\nto = [\"a@b.c\"]\nform = \"a@b.c\"\n",
+                &["line 5, form in [alerts.mail]: unknown field `form`"],
+            ),
+            (
+                "[[alerts]]\nname = \"a\"\nexec.command = [\"sh\"]\n",
+                &["line 1 in [[alerts]]: exec.command: sh is no absolute path"],
+            ),
+            (
+                "[[alerts]]\nname = \"a\"\nexec.command = [\"/a\"]\n\n[[alerts]]\nname = \"b\"\n",
+                &["line 5 in [[alerts]]: 'b': give one of mail, webhook and exec"],
             ),
             ("[daemon\nwait = 3\n", &["line 1", "[daemon"]),
             ("wait = \"3s\"\n", &["line 1, wait: unknown field `wait`"]),

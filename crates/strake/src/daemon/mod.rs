@@ -3,6 +3,7 @@
 //! Invariant: what may block is called from `spawn_blocking`. Deliberately absent: HTTP (`http`),
 //! the process (`serve`).
 
+pub(crate) mod alerts;
 pub(crate) mod array;
 pub(crate) mod changes;
 pub(crate) mod events;

@@ -11,7 +11,7 @@ use std::time::UNIX_EPOCH;
 
 use jiff::Timestamp;
 
-use crate::api::{ArrayJson, JobJson, MemberJson, ScrubJson};
+use crate::api::{AlertsJson, ArrayJson, JobJson, MemberJson, ScrubJson};
 use crate::common::log;
 use crate::daemon::array::running::Measured;
 use crate::daemon::service::Service;
@@ -28,6 +28,31 @@ const FAMILIES: &[(&str, &str)] = &[
     (
         "strake_log_lines_dropped_total",
         "Lines of the daemon's log that were dropped because the log was not read.",
+    ),
+    (
+        "strake_alert_delivered_total",
+        "Messages of the channel that were delivered.",
+    ),
+    (
+        "strake_alert_failures_total",
+        "Attempts of the channel that failed.",
+    ),
+    (
+        "strake_alert_dropped_total",
+        "Messages of the channel that were dropped.",
+    ),
+    ("strake_alert_queued", "Messages of the channel that wait."),
+    (
+        "strake_alert_failing",
+        "1 where the last attempt of the channel failed.",
+    ),
+    (
+        "strake_alert_last_success_timestamp_seconds",
+        "When a message of the channel was delivered last.",
+    ),
+    (
+        "strake_alert_unwritten_files",
+        "Files of the spool of alerts that could not be written yet.",
     ),
     ("strake_reads_total", "Reads of users that were answered."),
     ("strake_read_bytes_total", "Bytes that users read."),
@@ -364,6 +389,7 @@ pub(super) fn text(service: &Service) -> String {
     families.push("strake_daemon_start_time_seconds", "", since);
     families.push("strake_event_followers", "", service.events().followers());
     families.push("strake_log_lines_dropped_total", "", log::dropped());
+    alert_metrics(&mut families, &service.alert_status());
     let mut names = BTreeSet::new();
     for running in service.all_running() {
         names.insert(running.name().to_string());
@@ -558,6 +584,29 @@ fn info_metric(
 pub(crate) fn seconds(ns: u64) -> String {
     let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// What the channels of alerts did.
+fn alert_metrics(families: &mut Families, alerts: &AlertsJson) {
+    for channel in &alerts.channels {
+        let labels = format!("channel=\"{}\"", channel.name);
+        for (metric, value) in [
+            ("strake_alert_delivered_total", channel.delivered),
+            ("strake_alert_failures_total", channel.failures),
+            ("strake_alert_dropped_total", channel.dropped),
+            ("strake_alert_queued", channel.queued),
+            ("strake_alert_failing", u64::from(channel.failing)),
+        ] {
+            families.push(metric, &labels, value);
+        }
+        let at = channel.last_success.as_ref().and_then(|at| at.parse().ok());
+        if let Some(at) = at.map(jiff::Timestamp::as_second) {
+            families.push("strake_alert_last_success_timestamp_seconds", &labels, at);
+        }
+    }
+    if !alerts.channels.is_empty() {
+        families.push("strake_alert_unwritten_files", "", alerts.unwritten_files);
+    }
 }
 
 /// How far a job is.

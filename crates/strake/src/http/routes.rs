@@ -39,6 +39,7 @@ pub(crate) fn all() -> Vec<Route> {
         volumes(),
         drives(),
         pools(),
+        alerts(),
         daemon(),
     ];
     subjects.into_iter().flatten().collect()
@@ -310,6 +311,24 @@ fn pools() -> Vec<Route> {
             "/v1/pools/{name}/remove",
             "Take devices out, all unless some are named",
             |s, name: String, JsonBody(asked)| s.pool_change(|pools| pools.remove(&name, &asked)),
+        ),
+    ]
+}
+
+/// Channels of alerts.
+fn alerts() -> Vec<Route> {
+    vec![
+        route(
+            Method::GET,
+            "/v1/alerts",
+            "What the channels of alerts did",
+            |s, (), ()| Ok(s.alert_status()),
+        ),
+        route(
+            Method::POST,
+            "/v1/alerts/test",
+            "Send a test by a channel, or by all, and wait for what comes of it",
+            |s, (), OptionalJson(asked): OptionalJson<AlertTestRequest>| s.alert_test(&asked),
         ),
     ]
 }

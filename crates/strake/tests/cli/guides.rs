@@ -108,6 +108,7 @@ guides! {
     the_level_is_changed_as_the_guide_says, "docs/how-to/change-the-level.md";
     an_array_is_tuned_as_the_guide_says, "docs/how-to/tune.md";
     an_array_is_monitored_as_the_guide_says, "docs/how-to/monitor.md";
+    alerts_are_set_up_as_the_guide_says, "docs/how-to/alerts.md";
     the_configuration_is_backed_up_as_the_guide_says, "docs/how-to/back-up.md";
     drives_move_to_another_host_as_the_guide_says, "docs/how-to/move-to-another-host.md";
 }

@@ -3,6 +3,7 @@
 //! Invariant: no test needs the network, another test, or a block device of the machine that it did
 //! not make.
 
+mod alerts;
 mod answers;
 mod api;
 mod aside;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: `--json` is understood by every command; `--dry-run` by every command that writes.
 
+pub(crate) mod alert;
 pub(crate) mod config;
 pub(crate) mod pool;
 pub(crate) mod volume;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use crate::cli::args::alert::AlertCommand;
 use crate::cli::args::config::ConfigCommand;
 use crate::cli::args::pool::PoolCommand;
 use crate::cli::args::volume::VolumeCommand;
@@ -190,6 +192,9 @@ pub(crate) enum Command {
         /// Only this one
         name: Option<String>,
     },
+    /// Channels by which the daemon tells of what is wrong: mail, webhooks, programs
+    #[command(subcommand)]
+    Alert(AlertCommand),
     /// Tell where a logical block lies: stripe, column, slot, offset, state
     Explain { name: String, lba: u64 },
     /// Show the whole life of an array on files in a temporary folder

@@ -2,7 +2,7 @@
 //!
 //! Invariants: sequences grow by one; a follower that keeps up misses nothing, one that does not
 //! misses the oldest; nothing is logged and no file is written under the lock. Deliberately absent:
-//! notifications by mail and the like.
+//! mail and the like (`alerts`).
 
 pub(crate) mod journal;
 
@@ -35,6 +35,8 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct EventLog {
     inner: Mutex<Inner>,
     newest: watch::Sender<u64>,
+    /// The same for the daemon itself, which is none of the clients that are counted.
+    newest_within: watch::Sender<u64>,
     /// For the watcher of drives.
     news: Notify,
     /// Threads that may note more: one for each array.
@@ -149,6 +151,7 @@ impl EventLog {
                 journal,
             }),
             newest: watch::Sender::new(next),
+            newest_within: watch::Sender::new(next),
             news: Notify::new(),
             telling: AtomicUsize::new(0),
         }
@@ -219,6 +222,7 @@ impl EventLog {
         let next = inner.next;
         drop(inner);
         self.newest.send_replace(next);
+        self.newest_within.send_replace(next);
         self.news.notify_one();
         tracing::info!(
             array = event.array.as_deref(),
@@ -280,6 +284,16 @@ impl EventLog {
     /// Changes whenever an event is noted.
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
+    }
+
+    /// The same, for the daemon itself.
+    pub(crate) fn follow_within(&self) -> watch::Receiver<u64> {
+        self.newest_within.subscribe()
+    }
+
+    /// The number of the last event; 0 where there was none.
+    pub(crate) fn newest(&self) -> u64 {
+        self.lock().next - 1
     }
 
     /// How many follow.

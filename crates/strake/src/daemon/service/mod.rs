@@ -7,6 +7,7 @@
 //!
 //! Deliberately absent: HTTP (api), looking for drives by itself (watch).
 
+mod alerts;
 pub(crate) mod backup;
 pub(crate) mod ending;
 pub(crate) mod health;
@@ -36,6 +37,7 @@ use crate::api::*;
 use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
+use crate::daemon::alerts::board::Board;
 use crate::daemon::array::running;
 use crate::daemon::array::running::{Limits, Running, Start};
 use crate::daemon::changes::{Change, Changes};
@@ -70,6 +72,7 @@ use crate::view;
 pub(crate) struct Service {
     dir: Dir,
     events: Arc<EventLog>,
+    alerts: Arc<Board>,
     wear: WearLog,
     /// What drives told last, by their paths.
     told: Mutex<BTreeMap<String, DriveTold>>,
@@ -123,6 +126,7 @@ impl Service {
         Service {
             dir,
             events,
+            alerts: Arc::default(),
             wear,
             told: Mutex::default(),
             found: Mutex::default(),

@@ -107,6 +107,10 @@ impl Dir {
     pub(crate) fn events(&self) -> [PathBuf; 2] {
         [&self.lasting, &self.here].map(|dir| dir.join("events.jsonl"))
     }
+    /// Where alerts that are not delivered may lie: in the first that can be written.
+    pub(crate) fn alerts(&self) -> [PathBuf; 2] {
+        [&self.lasting, &self.here].map(|dir| dir.join("alerts"))
+    }
     /// How drives wear.
     pub(crate) fn wear(&self) -> PathBuf {
         self.lasting.join("wear.jsonl")
