@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// The guest's side, one file for each boot and one that all source.
-pub(crate) const SCRIPTS: [(&str, &str); 11] = [
+pub(crate) const SCRIPTS: [(&str, &str); 12] = [
     ("lib.sh", include_str!("../../../tests/vm/lib.sh")),
     ("bench.sh", include_str!("../../../tests/vm/bench.sh")),
     ("care.sh", include_str!("../../../tests/vm/care.sh")),
@@ -29,6 +29,7 @@ pub(crate) const SCRIPTS: [(&str, &str); 11] = [
     ("life.sh", include_str!("../../../tests/vm/life.sh")),
     ("losses.sh", include_str!("../../../tests/vm/losses.sh")),
     ("moving.sh", include_str!("../../../tests/vm/moving.sh")),
+    ("system.sh", include_str!("../../../tests/vm/system.sh")),
     ("volumes.sh", include_str!("../../../tests/vm/volumes.sh")),
     ("usermode.sh", include_str!("../../../tests/vm/usermode.sh")),
     (
@@ -82,7 +83,7 @@ const USER_COPY: &str = "user-copy";
 /// daemon uses no batches.
 const AUTO_BUFFER: &str = "auto-buffer";
 
-pub(crate) const BOOTS: [Boot; 11] = [
+pub(crate) const BOOTS: [Boot; 12] = [
     Boot {
         name: "life",
         script: "life.sh",
@@ -364,6 +365,36 @@ pub(crate) const BOOTS: [Boot; 11] = [
                 "md-raid6",
                 "Linux md reads the members of a RAID 6, whole and degraded",
             ),
+        ],
+    },
+    Boot {
+        name: "system",
+        script: "system.sh",
+        machine: Machine::System,
+        set: "system",
+        drives: 3,
+        size_mib: 256,
+        block_bytes: 512,
+        usual_s: 120,
+        limit_s: 1800,
+        ublk_mode: Some(AUTO_BUFFER),
+        scenarios: &[
+            scenario(
+                "install",
+                "a package under systemd: installed, array made, members marked, links by UUID",
+            ),
+            scenario("fstab", "after a reboot a line by UUID in fstab is mounted"),
+            scenario("kill", "a daemon that is killed under load: no I/O error"),
+            scenario("restart", "systemctl restart under load: no I/O error"),
+            scenario(
+                "upgrade",
+                "an upgrade of the package under load: no I/O error",
+            ),
+            scenario(
+                "missing-member",
+                "the power goes, a member is gone, and the file system is mounted",
+            ),
+            scenario("purge", "a purge leaves the array alone"),
         ],
     },
 ];
