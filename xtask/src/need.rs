@@ -53,6 +53,7 @@ pub(crate) const FOR_VM: &[Need] = &[
     need("qemu-system-x86_64", "qemu-system-x86"),
     need("qemu-img", "qemu-utils"),
     need("busybox", "busybox-static"),
+    need("mmdebstrap", "mmdebstrap"),
     need("depmod", "kmod"),
     need("dpkg", "dpkg"),
     need("xz", "xz-utils"),

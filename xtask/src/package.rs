@@ -13,12 +13,13 @@ mod licences;
 use crate::host;
 use crate::need;
 use crate::outcome::Outcome;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::OnceLock;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -54,7 +55,19 @@ pub(crate) fn step() -> Result<Outcome> {
     if !host::strake_binary().exists() {
         return Ok(Outcome::skipped("no release build of strake"));
     }
-    check::all(&make()?)
+    check::all(made()?)
+}
+
+/// The .deb of the release build that is there.
+pub(crate) fn deb() -> Result<&'static Path> {
+    Ok(&made()?.deb)
+}
+
+/// The packages of this run: what asks first makes them.
+fn made() -> Result<&'static Packages> {
+    static MADE: OnceLock<Result<Packages, String>> = OnceLock::new();
+    let made = MADE.get_or_init(|| make().map_err(|why| format!("{why:#}")));
+    made.as_ref().map_err(|why| anyhow!("{why}"))
 }
 
 fn make() -> Result<Packages> {
