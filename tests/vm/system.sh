@@ -9,9 +9,11 @@ NAMES=$*
 STEP=$SHARE/step
 MEMBERS="/dev/ubda /dev/ubdb /dev/ubdc"
 WRITTEN=/srv/data/written
+# What lasts over reboots.
+WORK=/var/lib/test
 
 touch "$SHARE/up"
-mkdir -p /srv/data
+mkdir -p /srv/data $WORK
 
 wants() { [[ " $NAMES " == *" $1 "* ]]; }
 # The scenario has come to its end.
@@ -52,11 +54,11 @@ until_true() {
 }
 is_state() { [ "$(strake show data --json 2>/dev/null | jq -r .state)" = "$1" ]; }
 is_mounted() { findmnt -n /srv/data >/dev/null; }
-whole() { sha256sum --quiet -c /root/written.sum; }
+whole() { sha256sum --quiet -c $WORK/written.sum; }
 # Load on the mounted file system, which verifies what it wrote; stops at the first I/O error.
 load() {
     fio --name=load --directory=/srv/data --size=48M --rw=randrw --bs=4k --direct=1 --ioengine=psync --numjobs=1 \
-        --time_based --runtime="$1" --verify=crc32c --verify_fatal=1 --exitall_on_error=1 --eta=never --output=/root/fio.log
+        --time_based --runtime="$1" --verify=crc32c --verify_fatal=1 --exitall_on_error=1 --eta=never --output=$WORK/fio.log
 }
 under_load() {
     local name=$1 pid
@@ -65,7 +67,7 @@ under_load() {
     pid=$!
     sleep 3
     "$@" || bad "$name" "'$*' failed under load"
-    wait $pid || bad "$name" "load: $(tail -5 /root/fio.log | tr '\n' ' ')"
+    wait $pid || bad "$name" "load: $(tail -5 $WORK/fio.log | tr '\n' ' ')"
     until_true 30 is_state optimal || bad "$name" "the array is $(strake show data --json | jq -r .state)"
     whole || bad "$name" "a file has other bytes"
 }
@@ -85,14 +87,14 @@ restart_daemon() {
 }
 # The same package with a higher version.
 newer() {
-    dpkg-deb -R "$SHARE/strake.deb" /root/newer
-    sed -i 's/^Version: .*/&+newer/' /root/newer/DEBIAN/control
-    dpkg-deb -Znone -b /root/newer /root/newer.deb >/root/dpkg.log
+    dpkg-deb -R "$SHARE/strake.deb" $WORK/newer
+    sed -i 's/^Version: .*/&+newer/' $WORK/newer/DEBIAN/control
+    dpkg-deb -Znone -b $WORK/newer $WORK/newer.deb >$WORK/dpkg.log
 }
 upgrade() {
     local pid
     pid=$(main_pid)
-    dpkg -i /root/newer.deb >/root/dpkg.log 2>&1 && until_true 30 is_another "$pid"
+    dpkg -i $WORK/newer.deb >$WORK/dpkg.log 2>&1 && until_true 30 is_another "$pid"
 }
 
 install() {
@@ -101,18 +103,18 @@ install() {
         sed 's/^export \(.*\)/[Service]\nEnvironment=\1/' "$SHARE/boot.env" \
             >/etc/systemd/system/strake.service.d/test.conf
     fi
-    dpkg -i "$SHARE/strake.deb" >/root/dpkg.log 2>&1 || bad install "dpkg: $(tail -5 /root/dpkg.log)"
+    dpkg -i "$SHARE/strake.deb" >$WORK/dpkg.log 2>&1 || bad install "dpkg: $(tail -5 $WORK/dpkg.log)"
     systemctl is-active --quiet strake || bad install "the daemon is not active"
     [ "$(systemctl show -p Type --value strake)" = notify ] || bad install "the unit has no readiness"
     # shellcheck disable=SC2086
-    strake create data --level 5 $MEMBERS >/root/create.log 2>&1 || bad install "create: $(cat /root/create.log)"
+    strake create data --level 5 $MEMBERS >$WORK/create.log 2>&1 || bad install "create: $(cat $WORK/create.log)"
     udevadm settle
     [ -b /dev/strake/data ] || bad install "no /dev/strake/data"
     for member in $MEMBERS; do
         udevadm info -q property "$member" | grep -qx ID_FS_TYPE=strake_member ||
             bad install "$member is not marked as a member: $(udevadm info -q property "$member" | grep ID_FS)"
     done
-    mkfs.xfs -q /dev/strake/data 2>/root/mkfs.log || bad install "mkfs: $(cat /root/mkfs.log)"
+    mkfs.xfs -q /dev/strake/data 2>$WORK/mkfs.log || bad install "mkfs: $(cat $WORK/mkfs.log)"
     udevadm settle
     local uuid
     uuid=$(blkid -s UUID -o value /dev/strake/data)
@@ -121,7 +123,7 @@ install() {
     systemctl daemon-reload
     mount /srv/data || bad install "mount"
     head -c 20M /dev/urandom >$WRITTEN
-    sha256sum $WRITTEN >/root/written.sum
+    sha256sum $WRITTEN >$WORK/written.sum
     good install
 }
 
@@ -130,9 +132,9 @@ fstab() {
     is_mounted || bad fstab "/srv/data is not mounted"
     whole || bad fstab "a file has other bytes"
     systemctl is-failed --quiet srv-data.mount && bad fstab "the mount failed"
-    strake events --json >/root/events.json
-    jq -e -s 'map(select(.event == "stopped")) | last | .effect == "clean"' /root/events.json >/dev/null ||
-        bad fstab "the stop was not clean: $(grep '"stopped"' /root/events.json | tail -1)"
+    strake events --json >$WORK/events.json
+    jq -e -s 'map(select(.event == "stopped")) | last | .effect == "clean"' $WORK/events.json >/dev/null ||
+        bad fstab "the stop was not clean: $(grep '"stopped"' $WORK/events.json | tail -1)"
     is_state optimal || bad fstab "the array is $(strake show data --json | jq -r .state)"
     good fstab
 }
@@ -151,16 +153,16 @@ lose_member() {
     dd if=/dev/zero of=/dev/ubdc bs=1M count=1 seek=$last oflag=direct status=none
 }
 replace_member() {
-    strake add data /dev/ubdc >/root/add.log 2>&1 || bad missing-member "add: $(cat /root/add.log)"
+    strake add data /dev/ubdc >$WORK/add.log 2>&1 || bad missing-member "add: $(cat $WORK/add.log)"
     until_true 60 is_state optimal || bad missing-member "not rebuilt"
 }
 
 purge() {
     umount /srv/data
-    dpkg --purge strake >/root/dpkg.log 2>&1 || bad purge "dpkg: $(tail -5 /root/dpkg.log)"
+    dpkg --purge strake >$WORK/dpkg.log 2>&1 || bad purge "dpkg: $(tail -5 $WORK/dpkg.log)"
     [ -e /usr/bin/strake ] && bad purge "/usr/bin/strake is still there"
     [ -e /etc/strake ] && bad purge "/etc/strake is still there"
-    dpkg -i "$SHARE/strake.deb" >/root/dpkg.log 2>&1 || bad purge "dpkg: $(tail -5 /root/dpkg.log)"
+    dpkg -i "$SHARE/strake.deb" >$WORK/dpkg.log 2>&1 || bad purge "dpkg: $(tail -5 $WORK/dpkg.log)"
     until_true 30 is_state optimal || bad purge "the array does not come back"
     udevadm settle
     mount /srv/data || bad purge "mount"

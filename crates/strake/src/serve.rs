@@ -3,8 +3,8 @@
 //! Order at start: folder and lock → socket → watcher (arrays come back) → the service manager is
 //! told that the daemon is ready. At the end (SIGTERM, SIGINT): the socket goes, then the file of
 //! the metrics, every array is stopped cleanly, the lock is let go. A daemon that was killed leaves
-//! the socket's file behind; the lock tells the next one that nobody listens there. Folder, lock and
-//! socket that are removed while it serves are made again (`daemon::home`).
+//! the socket's file behind; the lock tells the next one that nobody listens there. Folder, lock
+//! and socket that are removed while it serves are made again (`daemon::home`).
 //!
 //! Invariant: one async thread; whatever may block runs under `spawn_blocking`. Deliberately
 //! absent: going into the background; the service manager does that.
@@ -27,8 +27,8 @@ use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::home::{self, Home, Look};
 use crate::daemon::manager;
 use crate::daemon::service::Service;
-use crate::daemon::service::health;
 use crate::daemon::service::pools;
+use crate::daemon::service::watched::health;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
 use crate::daemon::state::wear;

@@ -1,12 +1,10 @@
 //! From members to an array that serves, and back.
 //!
-//! An array that is carved is started without an export of its own; its volumes have theirs
-//! (`volumes`).
+//! An array that is carved is started without an export; its volumes have theirs (`volumes`).
 //!
 //! Order of a start: export chosen and devices numbered → engine assembled → threads and rings
-//! ready → superblocks written → `Started` → export. Order of a stop: export gone → engine stopped
-//! (all durable) → threads ended → devices closed. Nothing is written before every thread has its
-//! ring.
+//! ready, before anything is written → superblocks written → `Started` → export. Order of a stop:
+//! export gone → engine stopped (all durable) → threads ended → devices closed.
 //!
 //! Invariant: dropping a [`Serving`] without `stop` is like a kill: nothing is written any more,
 //! and a ublk device stays for the next daemon. Deliberately absent: choosing members (the caller
@@ -599,18 +597,14 @@ impl Serving {
     /// Requests served.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
-        for tally in self.tallies.iter() {
-            sum += tally.read();
-        }
+        self.tallies.iter().for_each(|tally| sum += tally.read());
         sum
     }
 
     /// How long requests took, those of all threads together.
     pub fn request_latencies(&self) -> RequestLatencies {
         let mut sum = RequestLatencies::default();
-        for tally in self.tallies.iter() {
-            sum += tally.latencies();
-        }
+        self.tallies.iter().for_each(|of| sum += of.latencies());
         sum
     }
 

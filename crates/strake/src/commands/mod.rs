@@ -7,14 +7,13 @@ pub(crate) mod alert;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod iostat;
-mod manual;
 pub(crate) mod offline;
+pub(crate) mod packaged;
 pub(crate) mod pool;
 mod reshape;
 pub(crate) mod settings;
 pub(crate) mod status;
 pub(crate) mod top;
-mod udev;
 pub(crate) mod upkeep;
 pub(crate) mod volume;
 
@@ -100,8 +99,8 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Explain { name, lba } => explain(&context, &name, lba),
         Command::Demo(args) => crate::demo::run(&args, cli.json),
         Command::Daemon(args) => run_daemon(context.dir, &args),
-        Command::Udev(command) => udev::answer(&context, &command),
-        Command::Man { folder } => manual::write(&folder),
+        Command::Udev(command) => packaged::udev::answer(&context, &command),
+        Command::Man { folder } => packaged::manual::write(&folder),
         Command::Completions { shell } => {
             let script = complete::script(shell);
             print(&script.map_err(|e| Failure::io("writing completions", &e))?);

@@ -15,7 +15,7 @@ use crate::api::{AlertsJson, ArrayJson, JobJson, MemberJson, ScrubJson};
 use crate::common::log;
 use crate::daemon::array::running::Measured;
 use crate::daemon::service::Service;
-use crate::daemon::service::health::{DriveTold, DriveWear};
+use crate::daemon::service::watched::health::{DriveTold, DriveWear};
 use crate::view::latency::{BucketJson, DistributionJson, distribution};
 
 /// What it is, for HTTP.

@@ -7,10 +7,8 @@
 //!
 //! Deliberately absent: HTTP (api), looking for drives by itself (watch).
 
-mod alerts;
 pub(crate) mod backup;
 pub(crate) mod ending;
-pub(crate) mod health;
 pub(crate) mod names;
 pub(crate) mod pools;
 pub(crate) mod relief;
@@ -20,6 +18,7 @@ pub(crate) mod scrubs;
 pub(crate) mod settings;
 pub(crate) mod upkeep;
 pub(crate) mod volumes;
+pub(crate) mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -42,9 +41,9 @@ use crate::daemon::array::running;
 use crate::daemon::array::running::{Limits, Running, Start};
 use crate::daemon::changes::{Change, Changes};
 use crate::daemon::events::{EventLog, Happened};
-use crate::daemon::service::health::DriveTold;
 use crate::daemon::service::pools::Tries;
 use crate::daemon::service::scrubs::compares_nothing;
+use crate::daemon::service::watched::health::DriveTold;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
 use crate::daemon::state::wear::WearLog;
