@@ -96,7 +96,8 @@ pub(crate) enum Tls {
     #[default]
     Starttls,
     /// From the first byte on.
-    Tls,
+    #[serde(rename = "tls")]
+    Implicit,
     /// Not at all.
     None,
 }
@@ -106,7 +107,7 @@ impl Tls {
     fn port(self) -> u16 {
         match self {
             Tls::Starttls => 587,
-            Tls::Tls => 465,
+            Tls::Implicit => 465,
             Tls::None => 25,
         }
     }

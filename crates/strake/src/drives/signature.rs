@@ -14,6 +14,9 @@ use strake_format::{
     ArrayName, Layout, POOL_LABEL_BYTES, PoolLabel, SUPERBLOCK_BYTES, Superblock, SuperblockError,
 };
 
+/// What a block is, if it is known.
+type Known = Option<(&'static str, Option<About>)>;
+
 /// What lies on a device.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
@@ -56,7 +59,7 @@ pub(crate) fn of(path: &Path) -> io::Result<Option<Signature>> {
     // A place that cannot be read holds nothing that is known.
     let read = |offset: u64| Some((offset, block(offset).ok()?));
     let blocks: Vec<_> = places.into_iter().filter_map(read).collect();
-    let found = |of: fn(&[u8], u64) -> Option<(&'static str, Option<About>)>| {
+    let found = |of: fn(&[u8], u64) -> Known| {
         blocks.iter().find_map(|(offset, block)| {
             let (kind, about) = of(block, *offset)?;
             let is_first = *offset == places[0];

@@ -689,6 +689,15 @@ const ROWS: &[(&str, i32, &str)] = &[
     ("demo --level 9", 2, "level-unknown"),
     ("daemon --no-devices", 4, "daemon-running"),
     ("daemon --degraded perhaps", 2, "usage"),
+    ("config check $none", 3, "file-not-found"),
+    ("config check /dev/null", 2, "config-invalid"),
+    ("daemon --config $none", 3, "file-not-found"),
+    ("alert status extra", 2, "usage"),
+    ("alert test nope", 3, "channel-not-found"),
+    ("doctor extra", 2, "usage"),
+    ("iostat nope", 2, "usage"),
+    ("status extra", 2, "usage"),
+    ("top extra", 2, "usage"),
     ("completions tcsh", 2, "usage"),
 ];
 

@@ -146,7 +146,7 @@ fn seats(arrays: &[ArrayJson], report: &mut DoctorJson) -> Vec<Seat> {
             };
             let found = looked
                 .iter()
-                .find(|(path, _)| *path == PathBuf::from(&device));
+                .find(|(path, _)| path.as_os_str() == device.as_str());
             let unchecked = |why: &str| UncheckedJson {
                 check: "drive".to_owned(),
                 device: Some(device.clone()),

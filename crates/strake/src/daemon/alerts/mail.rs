@@ -134,7 +134,7 @@ impl Mailer {
         let server = format!("{host} port {port}");
         let tls = match mail.tls {
             config::alerts::Tls::None => Tls::None,
-            config::alerts::Tls::Tls => Tls::Wrapper(self.tls(&host).await?),
+            config::alerts::Tls::Implicit => Tls::Wrapper(self.tls(&host).await?),
             config::alerts::Tls::Starttls => Tls::Required(self.tls(&host).await?),
         };
         let mut transport = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(host)
