@@ -64,6 +64,64 @@ wear_told() {
 # xfs_info counts in blocks; its spacing is its own.
 xfs_line() { printf 'sunit=%-6d swidth=%d' $((STRIP / 4096)) $((WIDTH / 4096)); }
 
+# udev with the rules of the package; the guest has no package.
+udev_start() {
+    mkdir -p /run/udev/rules.d
+    sed "s#/usr/bin/strake#$RUN/strake#" "${BASH_SOURCE[0]%/*}/62-strake.rules" >/run/udev/rules.d/62-strake.rules
+    pgrep -x systemd-udevd >/dev/null || pgrep -x udevd >/dev/null || /lib/systemd/systemd-udevd --daemon
+    udevadm control --reload
+}
+
+# link PATH TARGET: udev's links are relative, the daemon's is not.
+link() { [ "$(readlink "$1")" = "$2" ]; }
+wait_link() { wait_for 60 "the link $1 to $2" link "$1" "$2"; }
+no_link() { [ ! -L "$1" ]; }
+
+knows() { udevadm info --query=property "$1" | grep -qx "$2"; }
+
+scenario_udev() {
+    local name uuid volume
+    udev_start
+    daemon_start
+    create data 1 -- 0 1
+    name=$(device data)
+    name=${name##*/}
+    wait_link /dev/strake/data "../$name"
+    wait_link /dev/disk/by-id/strake-name-data "../../$name"
+    wait_link "/dev/disk/by-id/strake-uuid-$(show data .uuid)" "../../$name"
+    wait_for 60 "the mark of a member" knows "$(drive 1)" ID_FS_TYPE=strake_member
+    knows "$(drive 1)" ID_FS_LABEL=data || fail "the member has no label"
+    # The daemon keeps it open: no close tells udev that it is a member now.
+    strake add data "$(drive 4)"
+    wait_for 60 "the mark of a spare" knows "$(drive 4)" ID_FS_TYPE=strake_member
+
+    user mkfs.ext4 -q -L files "/dev/$name"
+    wait_link /dev/disk/by-label/files "../../$name"
+    uuid=$(blkid -p -s UUID -o value "/dev/$name")
+    wait_link "/dev/disk/by-uuid/$uuid" "../../$name"
+    mount_fs "/dev/disk/by-uuid/$uuid"
+    daemon_kill
+    daemon_start
+    wait_state data optimal 60
+    link "/dev/disk/by-uuid/$uuid" "../../$name" || fail "a kill of the daemon costs the link"
+    umount_fs
+
+    strake rename data other
+    wait_link /dev/strake/other "../$name"
+    wait_for 60 "the end of the old name" no_link /dev/strake/data
+    wait_for 60 "the end of the old link" no_link /dev/disk/by-id/strake-name-data
+    strake stop other
+    for gone in /dev/strake/other "/dev/disk/by-uuid/$uuid" /dev/disk/by-id/strake-name-other; do
+        wait_for 60 "the end of $gone" no_link "$gone"
+    done
+
+    create carved 1 -- 2 3
+    strake volume create carved home --size 100M
+    volume=$(strake volume show carved home --json | jq -r .device)
+    wait_link /dev/strake/carved/home "../../${volume##*/}"
+    wait_link /dev/disk/by-id/strake-name-carved:home "../../${volume##*/}"
+}
+
 # An array with xfs on it and a file whose digest is known.
 with_file() {
     daemon_start

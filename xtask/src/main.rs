@@ -2,8 +2,8 @@
 //!
 //! `ci` and `test` are the whole proof, `tidy` the rules a compiler cannot hold, `sim`, `torture`
 //! and `bench` thin doors to the crates that do the work, `mutants` looks for code that no test of
-//! the simulator would miss, `golden` rewrites the frozen images on purpose, and `vm` boots a real
-//! kernel with emulated drives.
+//! the simulator would miss, `package` makes what is installed, `golden` rewrites the frozen images
+//! on purpose, and `vm` boots a real kernel with emulated drives.
 //!
 //! **Architecture Invariant:** xtask depends on no crate of the product. It sees what a user sees:
 //! the `strake` binary, cargo's output, files. A change of an internal type can never break it.
@@ -16,6 +16,7 @@ mod host;
 mod mutants;
 mod need;
 mod outcome;
+mod package;
 mod test;
 mod tidy;
 mod vm;
@@ -70,6 +71,8 @@ enum Command {
     Mutants(mutants::Options),
     /// Compare the frozen on-disk images with the code, or write them anew
     Golden(golden::Options),
+    /// Make a .deb and an .rpm of the release build
+    Package(package::Options),
     /// Boot a real kernel with emulated NVMe drives; `vm test` runs the scenarios there
     Vm(vm::Options),
 }
@@ -94,6 +97,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Bench { args } => bench::run(&args),
         Command::Mutants(options) => mutants::run(&options),
         Command::Golden(options) => golden::run(&options),
+        Command::Package(options) => package::run(&options),
         Command::Vm(options) => vm::run(&options),
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let path = tool()?;
+    let path = need::cargo_tool("cargo-mutants")?;
     let path: [&str; 4] = ["env", "-u", "CARGO_TARGET_DIR", &path];
     let all = list(&path, &[])?;
     let drawn = draw(&all, options);
@@ -107,25 +107,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     argv.extend(tests);
     let run = host::logged_with("mutants", options.minutes * 60, &argv, &env)?;
     tell(&out.join("mutants.out"), chosen.len(), &run)
-}
-
-/// The search path on which `cargo mutants` is found: it is installed where it is missing.
-fn tool() -> Result<String> {
-    let tools = host::target().join("tools");
-    if !need::find("cargo-mutants") && !tools.join("bin/cargo-mutants").exists() {
-        let folder = tools.display().to_string();
-        let how = ["--locked", "--root", &folder];
-        let install = [&["cargo", "install"], &how[..], &["cargo-mutants"]].concat();
-        let installed = host::logged("mutants-install", 1800, &install)?;
-        if !installed.ok {
-            bail!(
-                "cargo-mutants could not be installed:\n{}",
-                installed.tail(20)
-            );
-        }
-    }
-    let path = std::env::var("PATH").unwrap_or_default();
-    Ok(format!("PATH={path}:{}", tools.join("bin").display()))
 }
 
 /// The names of mutants, of all if nothing is asked for: file, line, column, and what is changed.

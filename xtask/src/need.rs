@@ -19,7 +19,8 @@ const fn need(proof: &'static str, package: &'static str) -> Need {
     Need { proof, package }
 }
 
-/// For tests of crates: NBD clients other than ours, a load generator, file systems to recognise.
+/// For tests of crates: NBD clients other than ours, a load generator, a mail server, certificates,
+/// file systems to recognise.
 const FOR_TESTS: &[Need] = &[
     need("cc", "gcc"),
     need("nbdinfo", "libnbd-bin"),
@@ -31,11 +32,18 @@ const FOR_TESTS: &[Need] = &[
     need("jq", "jq"),
     need("fio", "fio"),
     need("promtool", "prometheus"),
+    need("prometheus", "prometheus"),
+    need("openssl", "openssl"),
+    need(
+        "/usr/lib/python3/dist-packages/aiosmtpd",
+        "python3-aiosmtpd",
+    ),
     need("mkfs.xfs", "xfsprogs"),
     need("mkfs.ext4", "e2fsprogs"),
     need("mdadm", "mdadm"),
     need("losetup", "mount"),
     need("wipefs", "util-linux"),
+    need("setsid", "util-linux"),
     need("sfdisk", "fdisk"),
 ];
 
@@ -45,6 +53,7 @@ pub(crate) const FOR_VM: &[Need] = &[
     need("qemu-system-x86_64", "qemu-system-x86"),
     need("qemu-img", "qemu-utils"),
     need("busybox", "busybox-static"),
+    need("mmdebstrap", "mmdebstrap"),
     need("depmod", "kmod"),
     need("dpkg", "dpkg"),
     need("xz", "xz-utils"),
@@ -67,6 +76,21 @@ pub(crate) const FOR_VM: &[Need] = &[
     need("bc", "bc"),
     need("cc", "gcc"),
     need("/usr/include/stdio.h", "libc6-dev"),
+];
+
+/// For packages: what packs, looks at them, installs them.
+const FOR_PACKAGES: &[Need] = &[
+    need("dpkg-deb", "dpkg"),
+    need("dpkg-shlibdeps", "dpkg-dev"),
+    need("strip", "binutils"),
+    need("gzip", "gzip"),
+    need("lintian", "lintian"),
+    need("rpm", "rpm"),
+    need("deb-systemd-helper", "init-system-helpers"),
+    need("systemd-analyze", "systemd"),
+    need("udevadm", "udev"),
+    need("unshare", "util-linux"),
+    need("losetup", "mount"),
 ];
 
 /// Whether the thing is there.
@@ -104,11 +128,11 @@ fn missing(needs: &[&[Need]]) -> Vec<&'static str> {
     packages
 }
 
-/// Installs what is missing for tests, and for the virtual machine too where `with_vm`. What could
-/// not be had is named; the steps that need it will say so again.
+/// Installs what is missing for tests, and for packages and the virtual machine too where
+/// `with_vm`. What could not be had is named; the steps that need it will say so again.
 pub(crate) fn install(with_vm: bool) -> Result<String, String> {
     let needs: &[&[Need]] = if with_vm {
-        &[FOR_TESTS, FOR_VM]
+        &[FOR_TESTS, FOR_PACKAGES, FOR_VM]
     } else {
         &[FOR_TESTS]
     };
@@ -131,6 +155,25 @@ pub(crate) fn install(with_vm: bool) -> Result<String, String> {
         "still missing after apt-get install: {}",
         left.join(" ")
     ))
+}
+
+/// The search path, as `env` takes it, on which a command of cargo is found: `cargo-NAME` is
+/// installed where it is missing.
+pub(crate) fn cargo_tool(name: &str) -> anyhow::Result<String> {
+    let tools = host::target().join("tools");
+    if !find(name) && !tools.join("bin").join(name).exists() {
+        let folder = tools.display().to_string();
+        // Unoptimised it compiles in half the time, and has little to do.
+        let install = [
+            "cargo", "install", "--locked", "--debug", "--root", &folder, name,
+        ];
+        let installed = host::logged(&format!("{name}-install"), 1800, &install)?;
+        if !installed.ok {
+            anyhow::bail!("{name} could not be installed:\n{}", installed.tail(20));
+        }
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    Ok(format!("PATH={path}:{}", tools.join("bin").display()))
 }
 
 /// What of the needs of the virtual machine is missing, in words, or nothing.

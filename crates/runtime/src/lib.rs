@@ -44,4 +44,6 @@ pub use serve::placement::{
 pub use serve::volumes::VolumeExport;
 pub use serve::{NotTold, ServeConfig, Serving, Stopped, found, may_make, may_serve, serve};
 pub use thread::control::EventRecord;
-pub use thread::counters::Counters;
+pub use thread::counters::{Counters, RequestLatencies};
+pub use thread::device_counts::DeviceCounts;
+pub use thread::heartbeat::{Heartbeat, Silent};

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use strake_engine::event::{IoKind, Op, Slices};
 use strake_engine::{Buf, SharedPool, Slice};
@@ -78,6 +78,48 @@ fn a_user_in_the_process_reads_what_it_wrote_from_its_answers_on_both_shards() {
     serving.stop().expect("stops");
     let late = client.submit(0, Op::Flush, Box::new(|_| panic!("nobody answers")));
     assert!(!late, "the array is gone");
+}
+
+/// Asks until these threads, and no others, are silent.
+fn await_silence(serving: &Serving, silent: &[u16]) {
+    let give_up = Instant::now() + Duration::from_secs(60);
+    let mut heartbeat = serving.heartbeat();
+    loop {
+        let found = heartbeat.silent();
+        if found.iter().map(|s| s.thread).eq(silent.iter().copied()) {
+            return;
+        }
+        assert!(Instant::now() < give_up, "silent: {found:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_thread_that_takes_no_mail_is_silent_until_it_does_and_one_that_has_ended_is_not() {
+    let (_rig, serving) = two_shards();
+    await_silence(&serving, &[]);
+    let (go_on, held) = channel::<()>();
+    let (holds, is_held) = channel();
+    let answer = move |_| {
+        holds.send(()).expect("the test waits");
+        let _ = held.recv();
+    };
+    assert!(serving.client().submit(1, Op::Flush, Box::new(answer)));
+    is_held.recv().expect("thread 1 stands still");
+    await_silence(&serving, &[1]);
+    // The others are asked again, and answer while it stands still.
+    let mut heartbeat = serving.heartbeat();
+    await_silence(&serving, &[1]);
+    let silent = heartbeat.silent();
+    assert!(
+        silent.iter().all(|s| s.thread == 1 && !s.in_kernel),
+        "{silent:?}"
+    );
+    drop(go_on);
+    await_silence(&serving, &[]);
+    let mut late = serving.heartbeat();
+    serving.stop().expect("stops");
+    assert_eq!(late.silent(), [], "its threads have ended");
 }
 
 /// Reads one block after the other, each from the answer of the one before, so that with a single

@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::cli::args::Cli;
 use crate::commands::settings;
 use crate::common::errors::{Code, Exit};
+use crate::common::events::{self as catalogue, Grade};
 use crate::config::{self, example};
 use crate::http::metrics;
 use crate::http::openapi;
@@ -29,8 +30,6 @@ const MADE: &str =
 
 /// File name and maker.
 type Page = (&'static str, fn() -> String);
-/// A heading, and names with what each says.
-type Group = (&'static str, &'static [(&'static str, &'static str)]);
 
 const PAGES: &[Page] = &[
     ("commands.md", commands),
@@ -112,215 +111,6 @@ const SETTINGS: &[(&str, &str)] = &[
         "degraded",
         "Whether the daemon starts the array without missing members, and how long it waits for \
          them.",
-    ),
-];
-
-/// What each event says.
-const EVENTS: &[Group] = &[
-    (
-        "Arrays",
-        &[
-            ("created", "An array was made."),
-            (
-                "started",
-                "It serves. The cause tells an unclean stop before.",
-            ),
-            (
-                "stopped",
-                "It was stopped. The effect says whether cleanly.",
-            ),
-            (
-                "state",
-                "Its state changed; the cause has the state before, the effect the new one.",
-            ),
-            (
-                "failed",
-                "More members are out than the level survives. Requests get errors, nothing is \
-                 written.",
-            ),
-            (
-                "forced",
-                "A start with --force accepted that so many bytes may be wrong.",
-            ),
-            (
-                "start_refused",
-                "The daemon did not start it by itself; the cause has the error.",
-            ),
-            (
-                "log_replayed",
-                "The stripe log was replayed after an unclean stop.",
-            ),
-            (
-                "settings_changed",
-                "Settings were changed; the effect has old and new values.",
-            ),
-            ("renamed", "It has another name."),
-            ("imported", "It was adopted from another host."),
-            ("destroyed", "Its superblocks were wiped."),
-            ("grown", "It has more room."),
-            (
-                "level_raised",
-                "It has a level with more redundancy, or gets it.",
-            ),
-            ("level_lowered", "It has a level with less redundancy."),
-            (
-                "size_not_told",
-                "The block device has grown, and its users do not see that yet.",
-            ),
-            (
-                "restoring",
-                "A backup is being restored; the cause has devices and slots.",
-            ),
-            ("restored", "A backup was restored."),
-            (
-                "state_damaged",
-                "A file of the daemon's state cannot be read; the effect says what holds instead.",
-            ),
-            (
-                "config_not_used",
-                "The configuration file is wrong: the cause says where, the effect what holds.",
-            ),
-            (
-                "folder_restored",
-                "The daemon's folder, lock or socket was removed; the daemon made it again.",
-            ),
-        ],
-    ),
-    (
-        "Members",
-        &[
-            (
-                "member_out",
-                "A member left service; the cause says why, the effect what answers instead.",
-            ),
-            ("member_in_sync", "A member is whole and serves."),
-            (
-                "member_kept",
-                "A member came back; only what it missed is rebuilt.",
-            ),
-            (
-                "member_returned",
-                "A device of the array is seen again and is not used; the effect says why.",
-            ),
-            (
-                "member_set_aside",
-                "A device was found that cannot be used as it is.",
-            ),
-            (
-                "member_believed",
-                "A start with --force used a member that lost a superblock.",
-            ),
-            (
-                "member_emptied",
-                "A member file holds no superblock any more.",
-            ),
-            (
-                "member_failing",
-                "A member has too many read errors and serves until a spare replaces it.",
-            ),
-            ("member_slow", "A member takes much longer than the others."),
-            ("member_no_longer_slow", "It does not any more."),
-            (
-                "worn_member_relieved",
-                "A spare takes the place of a worn member.",
-            ),
-            ("spare_added", "A spare was added."),
-            ("spare_used", "A spare takes a slot."),
-            ("removed", "A member or spare was forgotten."),
-            (
-                "counters_reset",
-                "Error counters begin at zero again; the cause has what they were.",
-            ),
-            ("located", "The light of a drive was switched."),
-            ("cleaned", "What Strake left on a device was wiped."),
-        ],
-    ),
-    (
-        "Drives",
-        &[
-            ("drive_warning", "A drive reports a critical warning."),
-            ("drive_warning_over", "It does not any more."),
-            ("drive_worn", "A drive has used 90 % of its endurance."),
-            (
-                "drive_media_errors",
-                "A drive has more media errors than before.",
-            ),
-        ],
-    ),
-    (
-        "Blocks",
-        &[
-            (
-                "read_error",
-                "A member could not read; the effect says what answered.",
-            ),
-            (
-                "repaired",
-                "What could not be read was rewritten from the others.",
-            ),
-            (
-                "unreadable",
-                "Blocks cannot be computed and answer an error until they are written.",
-            ),
-            ("rewritten", "They can be read again."),
-            (
-                "given_up",
-                "A start with --force gave blocks up that found no room in the list.",
-            ),
-            (
-                "mismatch",
-                "A scrub found a strip that contradicts the others.",
-            ),
-            (
-                "inconsistent",
-                "A scrub found a stripe with strips that do not agree, and not which is wrong.",
-            ),
-            (
-                "undecided",
-                "A region was rebuilt from strips that do not agree.",
-            ),
-            (
-                "decided",
-                "An undecided region is decided; the cause says how.",
-            ),
-        ],
-    ),
-    (
-        "Jobs",
-        &[
-            (
-                "job_started",
-                "A rebuild, resync, scrub, restripe or zeroing began or went on.",
-            ),
-            (
-                "job_stopped",
-                "It was paused or ended; the cause says why, the effect which job it is.",
-            ),
-            ("job_finished", "It is done, with what it found."),
-        ],
-    ),
-    (
-        "Pools and volumes",
-        &[
-            ("pool_changed", "A pool was made, changed or deleted."),
-            ("pool_spare_taken", "An array took a spare from its pool."),
-            (
-                "pool_has_no_spare",
-                "An array needs a spare, and its pool has none that fits.",
-            ),
-            ("volume_created", "A volume was made."),
-            ("volume_resized", "A volume has another size."),
-            ("volume_renamed", "A volume has another name."),
-            ("volume_deleted", "A volume was deleted."),
-            (
-                "volume_change_in_doubt",
-                "A change of volumes failed and may be found done at the next start.",
-            ),
-            (
-                "volume_table_damaged",
-                "Neither copy of the table of volumes can be believed.",
-            ),
-        ],
     ),
 ];
 
@@ -470,12 +260,19 @@ fn events() -> String {
         "Events",
         "`strake events` prints time, event, array, slot and device, then `because:` the cause and \
          `so:` the effect. With `--json` each is an object with these fields \
-         ([Event](json.md#event)). Names are stable.",
+         ([Event](json.md#event)). Names are stable. The word in brackets is the severity: \
+         `strake events --severity warning` prints events with that one and with worse ones.",
     );
-    for (group, events) in EVENTS {
+    for (group, events) in catalogue::GROUPS {
         let _ = write!(text, "\n## {group}\n\n");
-        for (name, meaning) in *events {
-            text.push_str(&wrap("* ", &format!("`{name}`: {meaning}")));
+        for (name, grade, meaning) in *events {
+            let severity = match grade {
+                Grade::Info => "info",
+                Grade::Warning => "warning",
+                Grade::Critical => "critical",
+                Grade::OfState => "info; of degraded: warning, of failed: critical",
+            };
+            text.push_str(&wrap("* ", &format!("`{name}` ({severity}): {meaning}")));
         }
     }
     text
@@ -493,7 +290,9 @@ fn meaning(exit: Exit) -> &'static str {
         Exit::Stopped => "the array is stopped and can be started",
         Exit::TooFew => "the array is stopped, and too few members were found",
         Exit::Unknown => "no daemon answers, and another process holds members",
-        Exit::Found => "`--wait`: a scrub found what it did not mend",
+        Exit::Found => {
+            "`--wait`: a scrub found what it did not mend; `doctor`: it found something to do"
+        }
         Exit::Unfinished => "`--wait`: the job did not come to its end",
     }
 }
@@ -550,9 +349,12 @@ fn errors() -> String {
 fn all_metrics() -> String {
     let mut text = page(
         "Metrics",
-        "`GET /metrics` on the daemon's socket, in Prometheus' text format. Metrics of an array \
-         have the label `array`, those of a member `slot` too, those of a job `kind` and `slot`; a \
-         summary has `quantile`. What is not known has no line.",
+        "`GET /metrics` on the daemon's socket, in Prometheus' text format; by `[metrics]` of \
+         strake.toml also over TCP and in a file. Metrics of an array have the label `array`, \
+         those of a member `slot` too, those of a job `kind` and `slot`; a summary has `quantile`, \
+         a state set `state`. What is not known has no line. Of arrays that are not in service \
+         there are `strake_array_info`, `strake_array_state`, `strake_member_state` and what the \
+         last scrub found; one that has the name of another array goes by its uuid.",
     );
     text.push('\n');
     for (name, kind, help) in metrics::families() {
@@ -585,6 +387,25 @@ fn kind_of(schema: &Value) -> String {
     kind + if may_be_null { "?" } else { "" }
 }
 
+/// A section for each of these schemas.
+fn shapes(text: &mut String, schemas: &serde_json::Map<String, Value>) {
+    for (name, schema) in schemas {
+        let _ = write!(text, "\n### {name}\n\n");
+        let required = schema["required"].as_array();
+        let field = |(name, schema): (&String, &Value)| {
+            let is_required = required.is_some_and(|all| all.iter().any(|r| r == name));
+            let mut kind = kind_of(schema);
+            if !is_required && !kind.ends_with('?') {
+                kind.push('?');
+            }
+            format!("`{name}: {kind}`")
+        };
+        let properties = schema["properties"].as_object().expect("an object");
+        let fields: Vec<String> = properties.iter().map(field).collect();
+        text.push_str(&wrap("", &fields.join(", ")));
+    }
+}
+
 fn json() -> String {
     let mut text = page(
         "HTTP and JSON",
@@ -611,20 +432,11 @@ fn json() -> String {
         }
     }
     text.push_str("\n## Shapes\n");
-    for (name, schema) in objects(&document["components"]["schemas"]) {
-        let _ = write!(text, "\n### {name}\n\n");
-        let required = schema["required"].as_array();
-        let field = |(name, schema): (&String, &Value)| {
-            let is_required = required.is_some_and(|all| all.iter().any(|r| r == name));
-            let mut kind = kind_of(schema);
-            if !is_required && !kind.ends_with('?') {
-                kind.push('?');
-            }
-            format!("`{name}: {kind}`")
-        };
-        let fields: Vec<String> = objects(&schema["properties"]).iter().map(field).collect();
-        text.push_str(&wrap("", &fields.join(", ")));
-    }
+    shapes(&mut text, &objects(&document["components"]["schemas"]));
+    text.push_str("\n## Shapes that commands alone print\n\n");
+    let which = "`status` prints Status[]; `iostat` an Iostat a line; `doctor` a Doctor.";
+    text.push_str(&wrap("", which));
+    shapes(&mut text, &openapi::printed());
     text
 }
 
@@ -733,16 +545,22 @@ fn every_event_has_a_meaning() {
         &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
         &mut files,
     );
-    for file in files.iter().filter(|file| !file.ends_with("reference.rs")) {
+    files.retain(|file| !file.ends_with("reference.rs") && !file.ends_with("common/events.rs"));
+    for file in &files {
         event_names(file, &mut all);
     }
-    let told = EVENTS.iter().flat_map(|(_, events)| *events);
-    let told: BTreeSet<String> = told.map(|(name, _)| (*name).to_owned()).collect();
+    let kinds = catalogue::GROUPS.iter().flat_map(|(_, kinds)| *kinds);
+    let names: Vec<String> = kinds.map(|(name, ..)| (*name).to_owned()).collect();
+    let told: BTreeSet<String> = names.iter().cloned().collect();
+    assert_eq!(
+        told.len(),
+        names.len(),
+        "an event stands in the catalogue once"
+    );
     let missing: Vec<_> = all.difference(&told).collect();
     assert_eq!(missing, Vec::<&String>::new(), "events without a meaning");
     let text: String = files
         .iter()
-        .filter(|file| !file.ends_with("reference.rs"))
         .map(|file| fs::read_to_string(file).expect("it is there"))
         .collect();
     let gone: Vec<_> = told

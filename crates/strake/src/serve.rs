@@ -1,9 +1,10 @@
 //! `strake daemon`: owns the arrays of one STRAKE_DIR from start to clean stop.
 //!
-//! Order at start: folder and lock → socket → watcher (arrays come back). At the end (SIGTERM,
-//! SIGINT): the socket goes, every array is stopped cleanly, the lock is let go. A daemon that was
-//! killed leaves the socket's file behind; the lock tells the next one that nobody listens there.
-//! Folder, lock and socket that are removed while it serves are made again (`daemon::home`).
+//! Order at start: folder and lock → socket → watcher (arrays come back) → the service manager is
+//! told that the daemon is ready. At the end (SIGTERM, SIGINT): the socket goes, then the file of
+//! the metrics, every array is stopped cleanly, the lock is let go. A daemon that was killed leaves
+//! the socket's file behind; the lock tells the next one that nobody listens there. Folder, lock
+//! and socket that are removed while it serves are made again (`daemon::home`).
 //!
 //! Invariant: one async thread; whatever may block runs under `spawn_blocking`. Deliberately
 //! absent: going into the background; the service manager does that.
@@ -12,17 +13,22 @@ use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::common::errors::Failure;
 use crate::common::process::{EndSignals, runtime};
 use crate::config::InUse;
+use crate::config::metrics::Metrics;
+use crate::daemon::alerts::Alerts;
 use crate::daemon::array::running::Limits;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::home::{self, Home, Look};
+use crate::daemon::manager;
 use crate::daemon::service::Service;
 use crate::daemon::service::pools;
+use crate::daemon::service::watched::health;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
 use crate::daemon::state::wear;
@@ -31,6 +37,8 @@ use crate::daemon::watch::Watcher;
 use crate::daemon::watch::uevents::Uevents;
 use crate::http::listen;
 use crate::http::routes;
+use crate::http::scrape;
+use crate::http::textfile::Textfile;
 use crate::settings::degraded::Rule;
 use crate::settings::schedule;
 
@@ -58,13 +66,18 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
         config.limits,
     ));
     config.dir.set_damaged_aside(service.events());
+    let alerts = Alerts::begin(&service, &config.config.configuration.alerts);
     configured(&config.dir, &config.config, service.events());
     let runtime = runtime()?;
     let watcher = Watcher::new(Arc::clone(&service), config.degraded);
     // The lock in it is held until all arrays have stopped.
     let home = Arc::new(Mutex::new(Home::new(Arc::clone(&service), lock)));
-    let result = runtime.block_on(serve(Arc::clone(&service), &home, watcher));
+    let metrics = config.config.configuration.metrics;
+    let result = runtime.block_on(serve(Arc::clone(&service), &home, watcher, metrics));
     service.stop_all();
+    if let Some(alerts) = alerts {
+        alerts.end();
+    }
     service.events().finish();
     runtime.shutdown_background();
     result
@@ -91,33 +104,25 @@ async fn serve(
     service: Arc<Service>,
     home: &Arc<Mutex<Home>>,
     watcher: Watcher,
+    metrics: Metrics,
 ) -> Result<(), Failure> {
     let signals = EndSignals::catch()?;
     let mut listener = locked(home).listen()?;
+    let (looks, looked) = oneshot::channel();
     let socket = service.dir().socket();
     tracing::info!(socket = %socket.display(), pid = std::process::id(), "ready");
     // Dropped when the socket goes, which aborts them.
     let mut tasks = JoinSet::new();
-    tasks.spawn(watch(watcher));
-    let work: [(_, fn(&Service), _); 3] = [
-        (
-            wear::PERIOD,
-            Service::ask_drives,
-            "drives are not asked how they are any more",
-        ),
-        (
-            schedule::PERIOD,
-            Service::begin_scrubs,
-            "no scrub begins by itself any more",
-        ),
-        (
-            pools::PERIOD,
-            Service::feed_from_pools,
-            "no array takes from a pool any more",
-        ),
-    ];
-    for (period, work, without) in work {
-        tasks.spawn(again(Arc::clone(&service), period, work, without));
+    tasks.spawn(watch(watcher, looks));
+    tasks.spawn(manager::keep_informed(Arc::clone(&service), looked));
+    work(&service, &mut tasks);
+    if let Some(address) = metrics.listen {
+        tasks.spawn(scrape::serve(Arc::clone(&service), address));
+    }
+    let textfile = metrics.textfile.map(Textfile::new);
+    if let Some(file) = &textfile {
+        let period = metrics.textfile_interval.get();
+        tasks.spawn(file.clone().keep(Arc::clone(&service), period));
     }
     let app = routes::router(service);
     let mut asked = std::pin::pin!(signals.asked());
@@ -135,9 +140,13 @@ async fn serve(
         }
     };
     drop(tasks);
+    manager::stopping();
     // A look that hangs keeps no daemon from its end.
     if let Ok(home) = home.try_lock() {
         home.leave();
+    }
+    if let Some(file) = textfile {
+        file.end().await;
     }
     result
 }
@@ -163,6 +172,35 @@ async fn gone(home: &Arc<Mutex<Home>>) -> Result<UnixListener, Failure> {
     }
 }
 
+/// What is done from time to time.
+fn work(service: &Arc<Service>, tasks: &mut JoinSet<()>) {
+    let work: [(_, fn(&Service), _); 4] = [
+        (
+            health::PERIOD_NEW,
+            Service::ask_new_drives,
+            "new drives are not asked how they are any more",
+        ),
+        (
+            wear::PERIOD,
+            Service::ask_drives,
+            "drives are not asked how they are any more",
+        ),
+        (
+            schedule::PERIOD,
+            Service::begin_scrubs,
+            "no scrub begins by itself any more",
+        ),
+        (
+            pools::PERIOD,
+            Service::feed_from_pools,
+            "no array takes from a pool any more",
+        ),
+    ];
+    for (period, work, without) in work {
+        tasks.spawn(again(Arc::clone(service), period, work, without));
+    }
+}
+
 /// Does something that may block, from time to time.
 async fn again(service: Arc<Service>, period: Duration, work: fn(&Service), without: &'static str) {
     let mut ticks = tokio::time::interval(period);
@@ -178,7 +216,9 @@ async fn again(service: Arc<Service>, period: Duration, work: fn(&Service), with
     }
 }
 
-async fn watch(mut watcher: Watcher) {
+/// `first` hears of the end of the first look.
+async fn watch(mut watcher: Watcher, first: oneshot::Sender<()>) {
+    let mut first = Some(first);
     let uevents = Uevents::listen();
     let events = watcher.events();
     // Of a member file that an event has announced, and that may still be to come.
@@ -194,6 +234,10 @@ async fn watch(mut watcher: Watcher) {
                 tracing::error!(%error, "the watcher is gone: new drives are not noticed");
                 return;
             }
+        }
+        if let Some(first) = first.take() {
+            // Nothing may wait for it any more.
+            let _ = first.send(());
         }
         let now = Instant::now();
         announced.take_if(|at| *at <= now);

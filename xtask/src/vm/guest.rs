@@ -1,6 +1,7 @@
 //! One boot: the machine as a child, its output line by line, and the hands of the host.
 //!
-//! A machine is an emulated PC (`emulator`) or a kernel that is a program (`usermode`). The guest
+//! A machine is an emulated PC (`emulator`), or a kernel that is a program, over the host's file
+//! tree (`usermode`) or a system of its own (`system`). The guest
 //! asks for what only the host can do (pull a drive, cut the power) by a file in the
 //! shared folder, and waits for the answer there: `ask.N` with the words of the request, `answer.N`
 //! with `ok` or what went wrong. N counts from 1, one request at a time, so neither side needs a
@@ -9,7 +10,7 @@
 use super::drives::Drives;
 use super::prepare::{Rig, folder};
 use super::qmp::Qmp;
-use super::{emulator, usermode};
+use super::{emulator, system, usermode};
 use crate::host;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -140,6 +141,12 @@ impl<'a> Guest<'a> {
                 let command = usermode::command(kernel, spec, drives, &share);
                 (command, console.into())
             }
+            Rig::System(system) => {
+                fs::write(share.join("script"), script)?;
+                let console = fs::File::create(console(spec.name))?;
+                let command = system::command(system, spec, drives, &share)?;
+                (command, console.into())
+            }
         };
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.stderr(errors).spawn().context("start a machine")?;
@@ -193,7 +200,7 @@ impl<'a> Guest<'a> {
                 matches!(status.code(), Some(124 | 137) | None)
             }
             // A kernel that ends by a signal which was not ours has crashed.
-            Rig::UserMode(_) => false,
+            Rig::UserMode(_) | Rig::System(_) => false,
         };
         let end = match status {
             _ if self.cut => End::Cut,
@@ -207,7 +214,7 @@ impl<'a> Guest<'a> {
     /// Ends the machine as a cut of the power does. Of an emulated one the child is what starts the
     /// emulator, which would outlive it; a kernel that is a program is the child.
     fn end_machine(&mut self) -> Result<()> {
-        if let Rig::UserMode(_) = self.rig {
+        if !matches!(self.rig, Rig::Emulated(_)) {
             return Ok(self.child.kill()?);
         }
         let pid = fs::read_to_string(self.share.join("pid")).context("the emulator's id")?;
@@ -238,7 +245,7 @@ impl<'a> Guest<'a> {
             self.cut = true;
             return self.end_machine();
         }
-        if let Rig::UserMode(_) = self.rig {
+        if !matches!(self.rig, Rig::Emulated(_)) {
             bail!("drives of a user-mode kernel are in its own hands, not the host's: {request}");
         }
         let (verb, index) = request.split_once(' ').context("a verb and a drive")?;

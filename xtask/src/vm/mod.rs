@@ -16,6 +16,7 @@ mod guest;
 mod prepare;
 mod qmp;
 mod scenarios;
+mod system;
 mod usermode;
 
 use crate::host;

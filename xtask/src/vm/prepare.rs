@@ -8,6 +8,7 @@
 //! The one thing outside the folder is a link `/lib/modules/VERSION`: the guest and depmod look
 //! there.
 
+use super::system::{self, System};
 use super::{debian, usermode};
 use crate::outcome::Outcome;
 use crate::{host, need};
@@ -48,22 +49,31 @@ pub(crate) enum Machine {
     Emulated(Series),
     /// A kernel that is a program of the host.
     UserMode,
+    /// The same with a Debian of its own, which systemd runs.
+    System,
 }
 
 /// All of them, in the order in which they are quick to get.
-pub(crate) const MACHINES: [Machine; 3] = [
+pub(crate) const MACHINES: [Machine; 4] = [
     Machine::Emulated(Series::Stable),
     Machine::Emulated(Series::New),
     Machine::UserMode,
+    Machine::System,
 ];
 
 impl Machine {
+    /// Its kernel is built here.
+    fn is_ours(self) -> bool {
+        matches!(self, Machine::UserMode | Machine::System)
+    }
+
     /// As `vm list` shows it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Machine::Emulated(Series::Stable) => "emulated, 6.12",
             Machine::Emulated(Series::New) => "emulated, 7",
             Machine::UserMode => "user-mode, 7",
+            Machine::System => "systemd, 7",
         }
     }
 }
@@ -72,6 +82,7 @@ impl Machine {
 pub(crate) enum Rig {
     Emulated(Emulator),
     UserMode(usermode::Kernel),
+    System(System),
 }
 
 impl Rig {
@@ -80,6 +91,7 @@ impl Rig {
         match self {
             Rig::Emulated(emulator) => &emulator.version,
             Rig::UserMode(kernel) => &kernel.version,
+            Rig::System(system) => &system.kernel.version,
         }
     }
 }
@@ -90,6 +102,7 @@ pub(crate) struct Rigs {
     stable: OnceLock<Result<Rig, String>>,
     new: OnceLock<Result<Rig, String>>,
     user_mode: OnceLock<Result<Rig, String>>,
+    system: OnceLock<Result<Rig, String>>,
 }
 
 impl Rigs {
@@ -99,6 +112,7 @@ impl Rigs {
             Machine::Emulated(Series::Stable) => &self.stable,
             Machine::Emulated(Series::New) => &self.new,
             Machine::UserMode => &self.user_mode,
+            Machine::System => &self.system,
         };
         let made = place.get_or_init(|| prepare(machine).map_err(|why| format!("{why:#}")));
         made.as_ref().map_err(String::as_str)
@@ -108,7 +122,7 @@ impl Rigs {
 /// Counts checks that have no machine. An emulator and Debian's kernels are had or not; a user-mode
 /// kernel is ours to build, so without it they have failed.
 pub(crate) fn lacks(total: &mut Outcome, machine: Machine, count: u64, what: &str, why: &str) {
-    let word = if machine == Machine::UserMode {
+    let word = if machine.is_ours() {
         total.counts.failed += count;
         "FAILED"
     } else {
@@ -148,7 +162,7 @@ pub(crate) fn refuses() -> Option<String> {
 fn prepare(machine: Machine) -> Result<Rig> {
     // A rig of emulated machines is not kept waiting by the build of a user-mode kernel.
     static BUILD: Mutex<()> = Mutex::new(());
-    let turn = if machine == Machine::UserMode {
+    let turn = if machine.is_ours() {
         &BUILD
     } else {
         &ONE_AT_A_TIME
@@ -159,6 +173,10 @@ fn prepare(machine: Machine) -> Result<Rig> {
         Machine::UserMode => {
             needs()?;
             Rig::UserMode(usermode::prepare()?)
+        }
+        Machine::System => {
+            needs()?;
+            Rig::System(system::prepare()?)
         }
     })
 }

@@ -159,8 +159,17 @@ pub(crate) fn env(drives: &Drives) -> String {
 }
 
 /// The call that boots the kernel over the host's file tree, which it cannot write to but for the
-/// shared folders. The process is the kernel: with it the machine is gone.
+/// shared folders.
 pub(crate) fn command(kernel: &Kernel, spec: &Spec<'_>, drives: &Drives, share: &Path) -> Command {
+    let mut command = program(kernel, spec, share);
+    command.args(["rootfstype=hostfs", "rootflags=/", "ro"]);
+    command.arg(format!("init={}/usermode-init.sh", share.display()));
+    command.args(drives.ubd());
+    command
+}
+
+/// The kernel without root and drives. The process is the kernel: with it the machine is gone.
+pub(super) fn program(kernel: &Kernel, spec: &Spec<'_>, share: &Path) -> Command {
     // Ended by a signal of the parent's death; `setpriv` becomes the kernel, so its id is the
     // kernel's.
     let mut command = Command::new("setpriv");
@@ -168,8 +177,6 @@ pub(crate) fn command(kernel: &Kernel, spec: &Spec<'_>, drives: &Drives, share: 
         .args(["--pdeathsig", "KILL", "--"])
         .arg(&kernel.program);
     command.arg(format!("mem={}M", spec.memory_mib));
-    command.args(["rootfstype=hostfs", "rootflags=/", "ro"]);
-    command.arg(format!("init={}/usermode-init.sh", share.display()));
     // The kernel's own words go to the file behind standard error, those of the script to the
     // pipe.
     command.args(["con=null", "con0=null,fd:2", "con1=null,fd:1", "loglevel=5"]);
@@ -180,7 +187,6 @@ pub(crate) fn command(kernel: &Kernel, spec: &Spec<'_>, drives: &Drives, share: 
     ]);
     command.arg(format!("uml_dir={}/", share.display()));
     command.arg("umid=kernel");
-    command.args(drives.ubd());
     command.current_dir(share);
     command
 }

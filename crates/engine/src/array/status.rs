@@ -58,6 +58,7 @@ impl Array {
             state: self.state(),
             size_bytes: self.geometry.size(),
             unwritten_bytes: self.map.unwritten_bytes(&self.geometry),
+            regions: self.map.counts(&self.geometry),
             unreadable: self.unreadable.bytes(&self.geometry),
             map_had: self.map.whole_at(),
             undecided: self.map.undecided().collect(),

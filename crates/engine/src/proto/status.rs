@@ -42,6 +42,32 @@ pub enum MemberState {
     Spare,
 }
 
+/// How many regions are in each state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionCounts {
+    /// Never written, or given back since: they read as zeros.
+    pub unwritten: u64,
+    /// Parity is true, and no write is under way.
+    pub clean: u64,
+    /// Being written, or on the way from one state to another.
+    pub dirty: u64,
+    /// Parity is not to be trusted until a resync.
+    pub need_sync: u64,
+}
+
+impl RegionCounts {
+    /// One more region.
+    pub fn add(&mut self, state: RegionState) {
+        let count = match state {
+            RegionState::Unwritten => &mut self.unwritten,
+            RegionState::Clean => &mut self.clean,
+            RegionState::Dirty => &mut self.dirty,
+            RegionState::NeedSync => &mut self.need_sync,
+        };
+        *count += 1;
+    }
+}
+
 /// Everything that `show` tells.
 #[derive(Clone, Debug)]
 pub struct Status {
@@ -54,6 +80,8 @@ pub struct Status {
     pub size_bytes: u64,
     /// Bytes of the block device in regions never written.
     pub unwritten_bytes: u64,
+    /// Regions by their state.
+    pub regions: RegionCounts,
     /// Bytes of the block device that lost their content, in order.
     pub unreadable: Vec<Range<u64>>,
     /// The version of each page of the region map that a member must show which comes back in part;

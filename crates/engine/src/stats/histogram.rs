@@ -18,7 +18,7 @@ const BUCKETS: usize = 192;
 const UNIT_BITS: u32 = 10;
 
 /// Doublings of [`Distribution`]: 8 buckets of a histogram each.
-const DOUBLINGS: usize = BUCKETS / 8;
+pub const DOUBLINGS: usize = BUCKETS / 8;
 /// The last of them that ends: 17 s.
 const DOUBLINGS_TOLD: usize = DOUBLINGS - 2;
 
@@ -33,6 +33,15 @@ pub struct Distribution {
 }
 
 impl Distribution {
+    /// Those of another owner, which counted by [`doubling`].
+    pub fn of(counts: [u64; DOUBLINGS], sum_ns: u64, max_ns: u64) -> Distribution {
+        Distribution {
+            counts,
+            sum_ns,
+            max_ns,
+        }
+    }
+
     /// How many there were.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
@@ -130,6 +139,12 @@ fn bucket(ns: u64) -> usize {
     let exponent = units.ilog2();
     let within = (units >> (exponent - 3)) & 7;
     ((exponent as usize - 2) * 8 + within as usize).min(BUCKETS - 1)
+}
+
+/// Which doubling of a [`Distribution`] counts what took so long.
+#[inline]
+pub fn doubling(ns: u64) -> usize {
+    bucket(ns) / 8
 }
 
 /// The first nanosecond that lies beyond a bucket.
@@ -284,6 +299,20 @@ mod tests {
         assert_eq!(last.0, 1 << 34, "17 s");
         assert!(last.1 < all.count(), "some took longer");
         assert_eq!(all.below().next().map(|(ns, _)| ns), Some(8192));
+    }
+
+    #[test]
+    fn what_another_owner_counts_by_doublings_is_the_same_distribution() {
+        let mut kept = Kept::default();
+        let mut counts = [0; DOUBLINGS];
+        let mut sum_ns = 0;
+        for n in 0..10_000u64 {
+            let ns = 700 << (n % 28);
+            kept.note(ns, 1000);
+            counts[doubling(ns)] += 1;
+            sum_ns += ns;
+        }
+        assert_eq!(Distribution::of(counts, sum_ns, 700 << 27), kept.all());
     }
 
     #[test]

@@ -14,9 +14,10 @@ mod queue;
 pub(crate) mod shape;
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 
 use rustix::event::EventfdFlags;
 use strake_engine::event::*;
@@ -73,6 +74,8 @@ pub(crate) enum Mail {
     Regions(RegionNo, u32, Sender<Vec<RegionState>>),
     /// Serve a queue of a ublk device.
     Ublk(Box<QueueStart>),
+    /// Answer at once: it shows that the thread still takes its mail.
+    Beat(Sender<()>),
     /// Begin: write the superblocks (shard 0's thread only).
     Start,
     /// Stop working and end the thread, however things stand.
@@ -89,6 +92,8 @@ pub(crate) struct Mailbox {
     awake: AtomicBool,
     /// The shard has requests under way, which may wait for buffers.
     hungry: AtomicBool,
+    /// Where /proc has the thread, once it runs.
+    thread: OnceLock<PathBuf>,
 }
 
 impl Mailbox {
@@ -104,6 +109,7 @@ impl Mailbox {
                 wake,
                 awake,
                 hungry,
+                thread: OnceLock::new(),
             },
             receiver,
         ))
@@ -144,6 +150,18 @@ impl Mailbox {
     /// that stays armed tells of every write by itself.
     pub(crate) fn empty(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+    }
+
+    /// The calling thread is the one that takes this mail.
+    pub(crate) fn is_of_this_thread(&self) {
+        if let Ok(thread) = std::fs::read_link("/proc/thread-self") {
+            let _ = self.thread.set(Path::new("/proc").join(thread));
+        }
+    }
+
+    /// Where /proc has the thread that takes this mail.
+    pub(crate) fn thread(&self) -> Option<&Path> {
+        self.thread.get().map(PathBuf::as_path)
     }
 
     /// The eventfd, for the ring.

@@ -1,12 +1,10 @@
 //! From members to an array that serves, and back.
 //!
-//! An array that is carved is started without an export of its own; its volumes have theirs
-//! (`volumes`).
+//! An array that is carved is started without an export; its volumes have theirs (`volumes`).
 //!
 //! Order of a start: export chosen and devices numbered → engine assembled → threads and rings
-//! ready → superblocks written → `Started` → export. Order of a stop: export gone → engine stopped
-//! (all durable) → threads ended → devices closed. Nothing is written before every thread has its
-//! ring.
+//! ready, before anything is written → superblocks written → `Started` → export. Order of a stop:
+//! export gone → engine stopped (all durable) → threads ended → devices closed.
 //!
 //! Invariant: dropping a [`Serving`] without `stop` is like a kill: nothing is written any more,
 //! and a ublk device stays for the next daemon. Deliberately absent: choosing members (the caller
@@ -55,8 +53,10 @@ use crate::serve::placement::{
 };
 use crate::serve::volumes::Served;
 use crate::thread::control::{Control, EventRecord, Lifecycle};
-use crate::thread::counters::{Counters, Tally, declare_io_flusher, lock_memory};
-use crate::thread::worker::Worker;
+use crate::thread::counters::{Counters, RequestLatencies, Tally, declare_io_flusher, lock_memory};
+use crate::thread::device_counts::DeviceCounts;
+use crate::thread::heartbeat::Heartbeat;
+use crate::thread::worker::{Worker, log_of};
 use crate::thread::{Threads, thread_name};
 
 /// A region without writes for this long is made clean.
@@ -349,6 +349,11 @@ impl Serving {
         receiver.recv_timeout(patience).map_err(ended)
     }
 
+    /// Asks every thread for a sign that it still takes its mail.
+    pub fn heartbeat(&self) -> Heartbeat {
+        Heartbeat::ask(&self.threads.peers)
+    }
+
     /// Everything that `show` tells.
     ///
     /// # Panics
@@ -592,8 +597,22 @@ impl Serving {
     /// Requests served.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
+        self.tallies.iter().for_each(|tally| sum += tally.read());
+        sum
+    }
+
+    /// How long requests took, those of all threads together.
+    pub fn request_latencies(&self) -> RequestLatencies {
+        let mut sum = RequestLatencies::default();
+        self.tallies.iter().for_each(|of| sum += of.latencies());
+        sum
+    }
+
+    /// I/Os that a device got, of all threads together.
+    pub fn device_counts(&self, device: DeviceId) -> DeviceCounts {
+        let mut sum = DeviceCounts::default();
         for tally in self.tallies.iter() {
-            sum += tally.read();
+            sum += tally.devices().of(device);
         }
         sum
     }
@@ -920,6 +939,7 @@ impl ThreadStart {
             tallies: Arc::clone(&self.tallies),
             queue_memory,
             pages,
+            log: log_of(&self.setup),
             _client_memory: client_memory,
             work: Default::default(),
         })

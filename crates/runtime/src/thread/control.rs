@@ -128,6 +128,7 @@ impl Control {
             | Mail::Overdue(..)
             | Mail::Judged(..)
             | Mail::Ublk(_)
+            | Mail::Beat(_)
             | Mail::Exit => unreachable!("every shard takes such mail by itself"),
         }
     }

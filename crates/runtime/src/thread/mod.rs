@@ -10,6 +10,8 @@
 
 pub(crate) mod control;
 pub(crate) mod counters;
+pub(crate) mod device_counts;
+pub(crate) mod heartbeat;
 pub(crate) mod worker;
 
 use std::collections::BTreeSet;

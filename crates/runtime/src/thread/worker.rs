@@ -84,6 +84,8 @@ pub(crate) struct Worker {
     pub(crate) queue_memory: Option<ublk::QueueMemory>,
     /// Places of the ring's table for pages of ublk requests: one queue has them.
     pub(crate) pages: Range<u16>,
+    /// Where the stripe log lies on every member, bytes.
+    pub(crate) log: Range<u64>,
     /// Kept for as long as it is registered.
     pub(crate) _client_memory: SharedPool,
     pub(crate) work: Work,
@@ -92,7 +94,8 @@ pub(crate) struct Worker {
 /// What a thread has under way.
 #[derive(Default)]
 pub(crate) struct Work {
-    origins: Slab<(Origin, Counted)>,
+    /// What each request is, and when it came.
+    origins: Slab<(Origin, Counted, Time)>,
     /// I/O that was finished without the kernel.
     ready: VecDeque<Finished>,
     queues: BTreeMap<u16, ublk::Queue>,
@@ -113,6 +116,7 @@ pub(crate) struct Work {
 impl Worker {
     /// Runs until told to end. Answers which devices have I/O that the kernel did not end in time.
     pub(crate) fn run(mut self) -> Vec<PathBuf> {
+        self.mailbox().is_of_this_thread();
         let wake = self.peers.shard(self.index).wake_fd().as_raw_fd();
         self.ring.poll_readable(Token::Wake, wake);
         let watch = self.control.as_ref().and_then(|control| control.watch.fd());
@@ -371,7 +375,7 @@ impl Worker {
                 }
                 Mail::WriteToken(token) => self.engine.write_token(self.pulse.ran(now), token),
                 Mail::PieceAgain(piece) => self.split_anew(now, piece),
-                Mail::PieceReply(reply) => self.join(reply),
+                Mail::PieceReply(reply) => self.join(now, reply),
                 Mail::InPlace(shard, io) => self.start_in_place(now, Owner::Peer(shard), io),
                 Mail::InPlaceDone(completion) => {
                     self.engine.complete(self.pulse.ran(now), completion)
@@ -383,6 +387,10 @@ impl Worker {
                 Mail::Overdue(device, rounds) => self.report_overdue(now, device, rounds),
                 Mail::Judged(device, verdict) => self.judged(now, device, verdict),
                 Mail::Ublk(start) => self.ublk_start(*start),
+                Mail::Beat(answer) => {
+                    // The daemon may have stopped waiting.
+                    let _ = answer.send(());
+                }
                 Mail::Exit => {
                     self.work.ending = Some(now.plus_ms(GRACE.as_millis() as u64));
                     self.mailbox().set_hungry(false);
@@ -428,7 +436,7 @@ impl Worker {
     fn shard_output(&mut self, now: Time, output: ShardOutput) {
         match output {
             ShardOutput::Io(io) => self.start_io(now, Owner::Shard, io),
-            ShardOutput::Reply(reply) => self.bring_home(reply),
+            ShardOutput::Reply(reply) => self.bring_home(now, reply),
             ShardOutput::Again(piece) => self.bring_back(now, piece),
             ShardOutput::Pass(owner, request, late) => {
                 self.post(owner, Mail::Passed(request, late));
@@ -444,7 +452,7 @@ impl Worker {
     fn array_output(&mut self, now: Time, output: ArrayOutput) {
         match output {
             ArrayOutput::Io(io) => self.start_io(now, Owner::Array, io),
-            ArrayOutput::Reply(reply) => self.bring_home(reply),
+            ArrayOutput::Reply(reply) => self.bring_home(now, reply),
             ArrayOutput::Again(piece) => self.bring_back(now, piece),
             ArrayOutput::Message(shard, message) if shard == self.index => {
                 self.hear(now, message);
@@ -476,7 +484,10 @@ impl Worker {
         match &message {
             ToShard::Quiesce => self.router.quiesce(),
             ToShard::Resume => self.router.resume(),
-            ToShard::Reshape(setup) => self.router.reshape(Arc::clone(&setup.geometry)),
+            ToShard::Reshape(setup) => {
+                self.router.reshape(Arc::clone(&setup.geometry));
+                self.log = log_of(setup);
+            }
             _ => {}
         }
         self.engine.message(self.pulse.ran(now), message);
@@ -487,7 +498,8 @@ impl Worker {
     }
 
     fn start_io(&mut self, now: Time, owner: Owner, io: MemberIo) {
-        self.tally().count_member(&io.kind);
+        self.tally().count_member(&io.kind, &self.log);
+        self.tally().devices().count(&io);
         if let IoKind::ReadInPlace { request, .. } = io.kind {
             // The pages are registered with the ring that fetched the request.
             let home = ShardNo(Router::queue_of(request));
@@ -509,7 +521,7 @@ impl Worker {
             .expect("a request is not answered while it is read")
             .0;
         let origin = self.work.origins.get_mut(place as u32);
-        let Some((Origin::Ublk { queue, tag }, _)) = origin else {
+        let Some((Origin::Ublk { queue, tag }, ..)) = origin else {
             unreachable!("only ublk's requests are read in place")
         };
         let (queue, tag) = (*queue, *tag);
@@ -561,14 +573,14 @@ impl Worker {
             Op::Write { data, .. } => Counted::Write(data.len as u64),
             Op::Flush | Op::Discard { .. } | Op::WriteZeroes { .. } => Counted::Other,
         };
-        let id = RequestId(u64::from(self.work.origins.insert((origin, counted))));
+        let id = RequestId(u64::from(self.work.origins.insert((origin, counted, now))));
         let mut pieces = std::mem::take(&mut self.work.pieces);
         let request = Request { id, op };
         let answered = self.router.route_in(volume, request, &mut pieces);
         self.send_pieces(now, &mut pieces);
         self.work.pieces = pieces;
         if let Some(reply) = answered {
-            self.answer(reply);
+            self.answer(now, reply);
         }
     }
 
@@ -611,29 +623,30 @@ impl Worker {
     }
 
     /// Brings the answer of a piece to the router that made the piece.
-    fn bring_home(&mut self, reply: Reply) {
+    fn bring_home(&mut self, now: Time, reply: Reply) {
         let home = ShardNo(Router::queue_of(reply.id));
         if home == self.index {
-            self.join(reply);
+            self.join(now, reply);
         } else {
             self.post(home, Mail::PieceReply(reply));
         }
     }
 
-    fn join(&mut self, piece: Reply) {
+    fn join(&mut self, now: Time, piece: Reply) {
         if let Some(reply) = self.router.join(piece) {
-            self.answer(reply);
+            self.answer(now, reply);
         }
     }
 
-    fn answer(&mut self, reply: Reply) {
+    fn answer(&mut self, now: Time, reply: Reply) {
         let place = u32::try_from(reply.id.0).expect("an id that this thread gave");
-        let (origin, counted) = self
+        let (origin, counted, came) = self
             .work
             .origins
             .remove(place)
             .expect("a request is answered exactly once");
-        self.tally().count(counted, reply.result.is_ok());
+        self.tally()
+            .count(counted, reply.result.is_ok(), now.since(came));
         self.work.foreign_dropped |= self.peers.count() > 1 && has_data(&reply.result);
         match origin {
             Origin::Answer(answer) => answer(reply.result),
@@ -740,6 +753,11 @@ impl Worker {
         }
         worked
     }
+}
+
+/// Where the stripe log lies on every member.
+pub(crate) fn log_of(setup: &ShardSetup) -> Range<u64> {
+    setup.log_offset..setup.log_offset + setup.log_bytes
 }
 
 fn is_read(op: &Op) -> bool {

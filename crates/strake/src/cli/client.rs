@@ -122,6 +122,19 @@ impl Client {
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.call("GET", path, &())
     }
+    /// GET, for a caller that waits only so long.
+    pub(crate) fn get_within<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        patience: Duration,
+    ) -> Result<T, Failure> {
+        let bytes = self.runtime.block_on(async {
+            let answer = async { whole(ask(&self.socket, "GET", path, &()).await?).await };
+            let answered = tokio::time::timeout(patience, answer).await;
+            answered.unwrap_or_else(|_| Err(silent("answer", patience)))
+        })?;
+        from_json(&bytes)
+    }
     /// POST.
     pub(crate) fn post<T: DeserializeOwned>(
         &self,
@@ -144,8 +157,7 @@ impl Client {
             };
             while_it_lives(&self.socket, answer).await
         })?;
-        serde_json::from_slice(&bytes)
-            .map_err(|e| Failure::new(Code::Internal, format!("the daemon's answer: {e}")))
+        from_json(&bytes)
     }
     /// Lines of a streamed answer, each as it comes, until the daemon hangs up.
     pub(crate) fn lines(&self, path: &str, each: impl FnMut(&str)) -> Result<(), Failure> {
@@ -240,6 +252,11 @@ async fn ask(
         Ok(json) => Failure::from(json),
         Err(_) => Failure::new(Code::Internal, format!("the daemon answered {status}")),
     })
+}
+
+fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(bytes)
+        .map_err(|e| Failure::new(Code::Internal, format!("the daemon's answer: {e}")))
 }
 
 async fn whole(answer: Response<Incoming>) -> Result<Bytes, Failure> {

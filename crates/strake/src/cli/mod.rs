@@ -7,6 +7,7 @@ pub(crate) mod args;
 pub(crate) mod client;
 pub(crate) mod complete;
 pub(crate) mod output;
+pub(crate) mod paint;
 pub(crate) mod wait;
 
 use std::io::{IsTerminal, Write};

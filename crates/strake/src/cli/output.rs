@@ -8,6 +8,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::api::*;
+use crate::cli::paint::{Mood, Paint};
 use crate::common::errors::errno_text;
 use crate::common::shown;
 use crate::common::size;
@@ -17,6 +18,8 @@ use crate::view::latency::LatenciesJson;
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
+    /// Which row has which of its cells in colour.
+    moods: Vec<(usize, usize, Mood)>,
 }
 
 impl Table {
@@ -24,7 +27,12 @@ impl Table {
     pub(crate) fn new(head: &[&str]) -> Table {
         Table {
             rows: vec![head.iter().map(|h| (*h).to_owned()).collect()],
+            moods: Vec::new(),
         }
+    }
+    /// One without.
+    pub(crate) fn without_head() -> Table {
+        Table::default()
     }
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
@@ -32,8 +40,17 @@ impl Table {
         let cells = cells.iter().map(|cell| shown(cell, ' '));
         self.rows.push(cells.collect());
     }
+    /// Adds a row with one of its cells in colour.
+    pub(crate) fn painted(&mut self, cells: Vec<String>, cell: usize, mood: Mood) {
+        self.moods.push((self.rows.len(), cell, mood));
+        self.row(cells);
+    }
     /// The lines, indented.
     pub(crate) fn text(&self, indent: usize) -> String {
+        self.text_in(indent, Paint::none())
+    }
+    /// The same in colour, where there is colour.
+    pub(crate) fn text_in(&self, indent: usize, paint: Paint) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |c: usize| {
             self.rows
@@ -45,10 +62,14 @@ impl Table {
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         let mut text = String::new();
-        for row in &self.rows {
+        for (r, row) in self.rows.iter().enumerate() {
             let mut line = " ".repeat(indent);
-            for (cell, width) in row.iter().zip(&widths) {
-                line.push_str(cell);
+            for (c, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let mood = self
+                    .moods
+                    .iter()
+                    .find(|(row, cell, _)| (*row, *cell) == (r, c));
+                line.push_str(&paint.text(mood.map_or(Mood::Plain, |(.., mood)| *mood), cell));
                 line.push_str(&" ".repeat(width + 2 - cell.chars().count()));
             }
             text.push_str(line.trim_end());
@@ -144,7 +165,7 @@ fn percent(done: u64, total: u64) -> u64 {
     }
 }
 
-fn job_short(job: &JobJson) -> String {
+pub(crate) fn job_short(job: &JobJson) -> String {
     let paused = match (job.paused, job.paused_by.as_deref()) {
         (false, _) => String::new(),
         (true, None) => " paused".to_owned(),

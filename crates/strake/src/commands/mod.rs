@@ -3,11 +3,17 @@
 //! Invariants: those of the command line (`cli`). Deliberately absent: engine and devices (they are
 //! behind the API and `offline`).
 
+pub(crate) mod alert;
 pub(crate) mod config;
+pub(crate) mod doctor;
+pub(crate) mod iostat;
 pub(crate) mod offline;
+pub(crate) mod packaged;
 pub(crate) mod pool;
 mod reshape;
 pub(crate) mod settings;
+pub(crate) mod status;
+pub(crate) mod top;
 pub(crate) mod upkeep;
 pub(crate) mod volume;
 
@@ -19,6 +25,7 @@ use strake_runtime::{Device, OpenMode};
 use crate::api::*;
 use crate::cli::args::*;
 use crate::cli::client::Client;
+use crate::cli::paint::{Mood, Paint};
 use crate::cli::wait::Wait;
 use crate::cli::*;
 use crate::common::errors::{Code, Exit, Failure};
@@ -31,6 +38,7 @@ use crate::drives::machine::sysfs;
 use crate::serve::{self, Config};
 use crate::settings as ranges;
 use crate::settings::degraded::Rule;
+use crate::settings::words::parse_name;
 use crate::view::latency::LatenciesJson;
 
 /// Carries out a command.
@@ -82,10 +90,17 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Pool(command) => pool::run(&context, &command),
         Command::Config(command) => config::run(&context, &command),
         Command::Volume(command) => volume::run(&context, &command),
-        Command::Events { follow } => events(&context, follow),
+        Command::Events(args) => events(&context, args),
+        Command::Iostat(args) => iostat::run(&context, &args),
+        Command::Top(args) => top::run(&context, &args),
+        Command::Doctor => doctor::run(&context),
+        Command::Status { name } => status::run(&context, name.as_deref()),
+        Command::Alert(command) => alert::run(&context, &command),
         Command::Explain { name, lba } => explain(&context, &name, lba),
         Command::Demo(args) => crate::demo::run(&args, cli.json),
         Command::Daemon(args) => run_daemon(context.dir, &args),
+        Command::Udev(command) => packaged::udev::answer(&context, &command),
+        Command::Man { folder } => packaged::manual::write(&folder),
         Command::Completions { shell } => {
             let script = complete::script(shell);
             print(&script.map_err(|e| Failure::io("writing completions", &e))?);
@@ -216,14 +231,18 @@ fn show(context: &Context, name: Option<&str>) -> Ended {
         offline::say_no_daemon(context);
     }
     context.say(&all, |all| output::arrays(all));
-    // The first of these that any of them has. That one is stopped is no fault of all.
+    Ok(worst_exit(&all))
+}
+
+/// The first of these that any of them has. That one is stopped is no fault of all.
+fn worst_exit(all: &[ArrayJson]) -> u8 {
     let faults = [Exit::ArrayFailed, Exit::TooFew, Exit::Degraded];
     let exits: Vec<u8> = all.iter().map(shown_exit).collect();
     let worst = faults
         .map(|e| e as u8)
         .into_iter()
         .find(|exit| exits.contains(exit));
-    Ok(worst.unwrap_or(DONE))
+    worst.unwrap_or(DONE)
 }
 
 /// What `show NAME` answers: the state of the array as an exit status.
@@ -500,13 +519,27 @@ fn job(context: &Context, verb: &str, name: &str, request: &JobRequest, how: &Jo
     }
 }
 
-fn events(context: &Context, follow: bool) -> Ended {
+fn events(context: &Context, args: EventsArgs) -> Ended {
+    let EventsArgs {
+        follow,
+        since,
+        array,
+        severity,
+    } = args;
+    let array = array.map(|name| parse_name(&name)).transpose()?;
+    let filter = EventFilter {
+        array: array.map(|name| name.to_string()),
+        severity,
+        since,
+    };
+    let paint = Paint::of_stdout();
     let print = |line: &str| {
         let text = if context.json {
             format!("{line}\n")
         } else if let Ok(event) = serde_json::from_str::<EventJson>(line) {
             // Each event is one line, whatever the names in it hold.
-            format!("{}\n", shown(&output::event(&event), ' '))
+            let text = shown(&output::event(&event), ' ');
+            paint.text(Mood::of_severity(event.severity), &text) + "\n"
         } else {
             return;
         };
@@ -527,10 +560,18 @@ fn events(context: &Context, follow: bool) -> Ended {
     };
     match client {
         Some(client) => {
-            let path = format!("/v1/events?follow={follow}");
+            let mut path = format!("/v1/events?follow={follow}&severity={}", severity.as_str());
+            if let Some(array) = &filter.array {
+                path += &format!("&array={array}");
+            }
+            if let Some(since) = since {
+                path += &format!("&since_time={since}");
+            }
             client.lines_while_read(&path, print)?;
         }
-        None => offline::events(context)?.iter().for_each(|e| print(e)),
+        None => offline::events(context, &filter)?
+            .iter()
+            .for_each(|e| print(e)),
     }
     Ok(DONE)
 }

@@ -259,8 +259,9 @@ pub(crate) fn settings(context: &Context, name: &str) -> Result<SettingsJson, Fa
     ))
 }
 
-/// The events that the journal holds, each as a line of JSON; says that no daemon answers.
-pub(crate) fn events(context: &Context) -> Result<Vec<String>, Failure> {
+/// The events that the journal holds and that are asked for, each as a line of JSON; says that no
+/// daemon answers.
+pub(crate) fn events(context: &Context, filter: &EventFilter) -> Result<Vec<String>, Failure> {
     let dir = context.dir.path().display();
     let mut unread = None;
     for path in context.dir.events() {
@@ -274,7 +275,8 @@ pub(crate) fn events(context: &Context) -> Result<Vec<String>, Failure> {
                     "no daemon listens in {dir}: these events are those of the journal {path}"
                 ));
                 let line = |event| serde_json::to_string(event).expect("the shapes are all JSON");
-                return Ok(events.iter().map(line).collect());
+                let asked = events.iter().filter(|event| filter.takes(event));
+                return Ok(asked.map(line).collect());
             }
             Err(error) => unread = Some(Failure::io(path.display(), &error)),
         }

@@ -263,6 +263,9 @@ catalogue! {
     MembersDisagree, "members-disagree", Refused,
         "if you know that every member was in sync to the end: --accept-stale; what is stale \
          becomes the data otherwise";
+    /// No such channel of alerts.
+    ChannelNotFound, "channel-not-found", NotFound,
+        "strake alert status lists channels; [[alerts]] in the configuration makes one";
     /// No such pool.
     PoolNotFound, "pool-not-found", NotFound,
         "strake pool show lists pools; strake pool create NAME DEV makes one";

@@ -1,8 +1,9 @@
-//! What every room may use: errors, files, sizes, times, the log, the process.
+//! What every room may use: errors, kinds of events, files, sizes, times, the log, the process.
 //!
 //! Invariant: a leaf; it knows no array, no daemon and no command.
 
 pub(crate) mod errors;
+pub(crate) mod events;
 pub(crate) mod files;
 pub(crate) mod log;
 pub(crate) mod process;

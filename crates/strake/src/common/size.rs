@@ -104,6 +104,19 @@ pub(crate) fn duration(text: &str) -> Result<Duration, jiff::Error> {
     Duration::try_from(exact)
 }
 
+/// Parses an interval: seconds, also as 500ms or 1m.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok();
+    let parsed = match seconds {
+        Some(seconds) => Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string()),
+        None => duration(text).map_err(|_| format!("'{text}' is no number of seconds")),
+    }?;
+    match (Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(&parsed) {
+        true => Ok(parsed),
+        false => Err("an interval is 0.1 seconds to a day".to_owned()),
+    }
+}
+
 /// Parses a delay: `off`, or as 45s, 3m, 1h 30m, 7d; to a week.
 pub(crate) fn delay_ms(text: &str) -> Option<u32> {
     if matches!(text, "off" | "0") {
@@ -225,6 +238,16 @@ mod tests {
     fn what_is_printed_parses_again() {
         for n in [0, 1, 512, 4096, 65536, 1 << 20, 3 << 29, 5 << 40] {
             assert_eq!(parse(&bytes(n)), Ok(n));
+        }
+    }
+
+    #[test]
+    fn an_interval_is_seconds_and_has_bounds() {
+        assert_eq!(interval("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(interval("1m"), Ok(Duration::from_secs(60)));
+        for wrong in ["0", "-1", "NaN", "x", "1e99", "100000"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
         }
     }
 }

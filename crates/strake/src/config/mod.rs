@@ -8,8 +8,10 @@
 //! A file that others could write is not used. Deliberately absent: settings of arrays
 //! (`strake set`).
 
+pub(crate) mod alerts;
 #[cfg(test)]
 pub(crate) mod example;
+pub(crate) mod metrics;
 pub(crate) mod values;
 
 use std::fs::{self, File};
@@ -22,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::errors::{Code, Failure};
 use crate::common::files::replace_bytes;
+use crate::config::metrics::Metrics;
 use crate::config::values::{Bytes, Time, Whole};
 use crate::settings::degraded::DegradedStart;
 
@@ -37,6 +40,10 @@ const BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct Configuration {
     /// What the daemon looks at and how it serves. Options of `strake daemon` outweigh it.
     pub(crate) daemon: Daemon,
+    /// Metrics for Prometheus, beside `/metrics` on the daemon's socket.
+    pub(crate) metrics: Metrics,
+    /// The channels by which the daemon tells of what is wrong; any number of them.
+    pub(crate) alerts: Vec<alerts::Channel>,
 }
 
 /// What the daemon looks at and how it serves. Options of `strake daemon` outweigh it.
@@ -168,6 +175,16 @@ fn parse(path: &Path, text: &str) -> Result<Configuration, Failure> {
             path.display(),
             relative.display()
         );
+        return Err(Failure::new(Code::ConfigInvalid, found));
+    }
+    if let Some((found, cure)) = read.metrics.refused() {
+        let found = format!("{}: {found}", path.display());
+        return Err(Failure::new(Code::ConfigInvalid, found).cure(cure));
+    }
+    if let Err((number, why)) = alerts::check(&read.alerts) {
+        let at = alerts::place(text, number).unwrap_or(0);
+        let line = text.get(..at).unwrap_or_default().matches('\n').count() + 1;
+        let found = format!("{}, line {line} in [[alerts]]: {why}", path.display());
         return Err(Failure::new(Code::ConfigInvalid, found));
     }
     Ok(read)
@@ -315,11 +332,54 @@ mod tests {
                 "[daemon]\n[deamon]\n",
                 &["line 2 in [deamon]", "unknown field `deamon`", "`daemon`"],
             ),
+            (
+                "[[alerts]]\nname = \"a\"\nsevrity = \"info\"\n",
+                &["line 3, sevrity in [[alerts]]: unknown field"],
+            ),
+            (
+                "[[alerts]]\nname = \"a\"\n[alerts.mail]\nto = [\"a@b.c\"]\nform = \"a@b.c\"\n",
+                &["line 5, form in [alerts.mail]: unknown field `form`"],
+            ),
+            (
+                "[[alerts]]\nname = \"a\"\nexec.command = [\"sh\"]\n",
+                &["line 1 in [[alerts]]: exec.command: sh is no absolute path"],
+            ),
+            (
+                "[[alerts]]\nname = \"a\"\nexec.command = [\"/a\"]\n\n[[alerts]]\nname = \"b\"\n",
+                &["line 5 in [[alerts]]: 'b': give one of mail, webhook and exec"],
+            ),
             ("[daemon\nwait = 3\n", &["line 1", "[daemon"]),
             ("wait = \"3s\"\n", &["line 1, wait: unknown field `wait`"]),
             (
                 "[daemon]\nwait = \"3s\"\nwait = \"4s\"\n",
                 &["line 3, wait in [daemon]: duplicate key"],
+            ),
+        ] {
+            let found = refused(text);
+            for part in parts {
+                assert!(found.contains(part), "{text:?}: {found:?} lacks {part:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn metrics_are_served_and_written_where_that_can_be() {
+        for (text, parts) in [
+            (
+                "[metrics]\nlisten = \"localhost\"\n",
+                &["line 2, listen in [metrics]: invalid socket address"][..],
+            ),
+            (
+                "[metrics]\nlisten = \"0.0.0.0:9987\"\n",
+                &["listen in [metrics] is 0.0.0.0:9987, which is no loopback"],
+            ),
+            (
+                "[metrics]\ntextfile = \"/tmp/strake\"\n",
+                &["textfile in [metrics] is /tmp/strake, which does not end with .prom"],
+            ),
+            (
+                "[metrics]\ntextfile_interval = \"0s\"\n",
+                &["line 2, textfile_interval in [metrics]: '0s'", "1s to 1h"],
             ),
         ] {
             let found = refused(text);

@@ -54,6 +54,14 @@ impl<const MIN: u64, const MAX: u64> Bytes<MIN, MAX> {
 }
 
 impl<const MIN: u64, const MAX: u64> Whole<MIN, MAX> {
+    /// This number.
+    ///
+    /// # Panics
+    /// It is outside of the range: a bug, for it is the code's own.
+    pub(crate) fn new(number: u64) -> Self {
+        assert!((MIN..=MAX).contains(&number), "in its range");
+        Whole(number)
+    }
     pub(crate) fn get(self) -> u64 {
         self.0
     }

@@ -3,10 +3,12 @@
 //! Invariant: what may block is called from `spawn_blocking`. Deliberately absent: HTTP (`http`),
 //! the process (`serve`).
 
+pub(crate) mod alerts;
 pub(crate) mod array;
 pub(crate) mod changes;
 pub(crate) mod events;
 pub(crate) mod home;
+pub(crate) mod manager;
 pub(crate) mod service;
 pub(crate) mod sources;
 pub(crate) mod state;

@@ -13,3 +13,4 @@ pub(crate) mod notes;
 pub(crate) mod pool;
 pub(crate) mod reused;
 pub(crate) mod safety;
+pub(crate) mod signature;

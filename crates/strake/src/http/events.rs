@@ -16,8 +16,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use crate::api::EventJson;
+use crate::api::{EventFilter, EventJson};
 use crate::common::errors::{Code, Failure};
+use crate::common::events::Severity;
 use crate::daemon::service::Service;
 use crate::http::listen;
 use crate::http::route::{Answer, QueryParams, Shared};
@@ -29,8 +30,36 @@ pub(super) const MEDIA: &str = "application/x-ndjson";
 pub(super) struct Follow {
     #[serde(default)]
     follow: bool,
+    /// Events from this number on.
     #[serde(default)]
     since: u64,
+    /// RFC 3339: events not before this.
+    #[serde(default)]
+    since_time: Option<String>,
+    /// Events of the array that was called so then.
+    #[serde(default)]
+    array: Option<String>,
+    /// `info`, `warning` or `critical`: events as serious as this, or more.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    severity: Severity,
+}
+
+impl Follow {
+    fn filter(&self) -> Result<EventFilter, Failure> {
+        let time = |text: &String| {
+            text.parse().map_err(|error| {
+                let found = format!("since_time={text} is no time: {error}");
+                let cure = "give it as 2026-01-31T12:00:00Z";
+                Failure::new(Code::BadRequest, found).cure(cure)
+            })
+        };
+        Ok(EventFilter {
+            array: self.array.clone(),
+            severity: self.severity,
+            since: self.since_time.as_ref().map(time).transpose()?,
+        })
+    }
 }
 
 pub(super) async fn events(
@@ -38,8 +67,9 @@ pub(super) async fn events(
     QueryParams(query): QueryParams<Follow>,
 ) -> Answer {
     let kind = [(header::CONTENT_TYPE, MEDIA)];
+    let filter = query.filter()?;
     if !query.follow {
-        let lines = event_lines(&service.events().since(query.since));
+        let lines = event_lines(&service.events().since(query.since), &filter);
         return Ok((kind, lines).into_response());
     }
     let followers = service.events().followers();
@@ -47,13 +77,13 @@ pub(super) async fn events(
         let found = format!("{followers} clients follow events already, and no more may");
         return Err(Failure::new(Code::TooManyFollowers, found));
     }
-    let body = Body::new(Followed::new(service, query.since));
+    let body = Body::new(Followed::new(service, query.since, filter));
     Ok((kind, body).into_response())
 }
 
-fn event_lines(events: &[EventJson]) -> String {
+fn event_lines(events: &[EventJson], filter: &EventFilter) -> String {
     let mut lines = String::new();
-    for event in events {
+    for event in events.iter().filter(|event| filter.takes(event)) {
         if let Ok(line) = serde_json::to_string(event) {
             lines.push_str(&line);
             lines.push('\n');
@@ -67,15 +97,17 @@ fn event_lines(events: &[EventJson]) -> String {
 struct Followed {
     service: Arc<Service>,
     next: u64,
+    filter: EventFilter,
     news: Pin<Box<dyn Future<Output = Option<watch::Receiver<u64>>> + Send>>,
 }
 
 impl Followed {
-    fn new(service: Arc<Service>, next: u64) -> Followed {
+    fn new(service: Arc<Service>, next: u64, filter: EventFilter) -> Followed {
         let newest = service.events().follow();
         Followed {
             service,
             next,
+            filter,
             news: Box::pin(std::future::ready(Some(newest))),
         }
     }
@@ -105,8 +137,10 @@ impl hyper::body::Body for Followed {
             self.news = Box::pin(changed(newest));
             if let Some(last) = events.last() {
                 self.next = last.sequence + 1;
-                let lines = Bytes::from(event_lines(&events));
-                return Poll::Ready(Some(Ok(Frame::data(lines))));
+                let lines = event_lines(&events, &self.filter);
+                if !lines.is_empty() {
+                    return Poll::Ready(Some(Ok(Frame::data(Bytes::from(lines)))));
+                }
             }
         }
     }

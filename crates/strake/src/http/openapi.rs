@@ -63,12 +63,34 @@ fn asked(schema: &Schema) -> Vec<Value> {
         .collect()
 }
 
-/// The document.
-pub(crate) fn document() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
+fn settings() -> SchemaSettings {
+    SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = SCHEMAS.into();
         settings.meta_schema = None;
-    });
+    })
+}
+
+/// The shapes that commands print and no route answers, for the reference.
+#[cfg(test)]
+pub(crate) fn printed() -> Map<String, Value> {
+    use crate::api::{DoctorJson, IostatJson, StatusJson};
+    let mut sent = settings().for_serialize().into_generator();
+    sent.subschema_for::<StatusJson>();
+    sent.subschema_for::<IostatJson>();
+    sent.subschema_for::<DoctorJson>();
+    let known = document();
+    let all = sent.take_definitions(true).into_iter();
+    let mut all: Map<String, Value> = all
+        .map(|(name, schema)| (short(&name).to_owned(), schema))
+        .filter(|(name, _)| known["components"]["schemas"][name].is_null())
+        .collect();
+    all.values_mut().for_each(shorten);
+    all
+}
+
+/// The document.
+pub(crate) fn document() -> Value {
+    let settings = settings();
     let mut given = settings.clone().for_deserialize().into_generator();
     let mut sent = settings.for_serialize().into_generator();
     let error = sent.subschema_for::<FailureJson>();

@@ -25,6 +25,7 @@ use crate::http::route::{
     route,
 };
 use crate::http::{events, metrics, openapi};
+use crate::view::stats::StatsJson;
 
 const JSON: &str = "application/json";
 
@@ -38,6 +39,7 @@ pub(crate) fn all() -> Vec<Route> {
         volumes(),
         drives(),
         pools(),
+        alerts(),
         daemon(),
     ];
     subjects.into_iter().flatten().collect()
@@ -313,6 +315,24 @@ fn pools() -> Vec<Route> {
     ]
 }
 
+/// Channels of alerts.
+fn alerts() -> Vec<Route> {
+    vec![
+        route(
+            Method::GET,
+            "/v1/alerts",
+            "What the channels of alerts did",
+            |s, (), ()| Ok(s.alert_status()),
+        ),
+        route(
+            Method::POST,
+            "/v1/alerts/test",
+            "Send a test by a channel, or by all, and wait for what comes of it",
+            |s, (), OptionalJson(asked): OptionalJson<AlertTestRequest>| s.alert_test(&asked),
+        ),
+    ]
+}
+
 /// The daemon itself: what it is, what it sees and what happened.
 fn daemon() -> Vec<Route> {
     vec![
@@ -332,6 +352,12 @@ fn daemon() -> Vec<Route> {
             "/v1/scan",
             "Arrays found on drives",
             |s, (), ()| Ok(s.scan_json()),
+        ),
+        route(
+            Method::GET,
+            "/v1/stats",
+            "What arrays in service have counted, for rates",
+            |s, (), ()| Ok(stats(s)),
         ),
         own::<String, _, _>(
             Method::GET,
@@ -379,11 +405,18 @@ async fn version(State(service): Shared) -> Answer {
 
 async fn metrics(State(service): Shared) -> Answer {
     let text = blocking(move || metrics::text(&service)).await?;
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+    Ok(([(header::CONTENT_TYPE, metrics::MEDIA)], text).into_response())
 }
 
 async fn document() -> Json<Value> {
     Json(openapi::document())
+}
+
+/// An array that does not answer is left out.
+fn stats(service: &Service) -> Vec<StatsJson> {
+    let running = service.all_running();
+    let told = running.iter().filter_map(|array| array.stats().ok());
+    told.collect()
 }
 
 fn add(

@@ -55,7 +55,7 @@ pub(crate) struct BucketJson {
     pub(crate) count: u64,
 }
 
-fn distribution(all: &Distribution, recent: Option<LatencyJson>) -> DistributionJson {
+pub(crate) fn distribution(all: &Distribution, recent: Option<LatencyJson>) -> DistributionJson {
     let bucket = |(below_ns, count)| BucketJson { below_ns, count };
     DistributionJson {
         count: all.count(),

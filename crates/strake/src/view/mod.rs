@@ -5,6 +5,7 @@
 
 pub(crate) mod backup;
 pub(crate) mod latency;
+pub(crate) mod stats;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -612,6 +613,7 @@ pub(crate) mod tests {
             state: ArrayState::Optimal,
             size_bytes: 0,
             unwritten_bytes: 0,
+            regions: RegionCounts::default(),
             unreadable: Vec::new(),
             map_had: Vec::new(),
             undecided: Vec::new(),

@@ -692,6 +692,12 @@ const ROWS: &[(&str, i32, &str)] = &[
     ("config check $none", 3, "file-not-found"),
     ("config check /dev/null", 2, "config-invalid"),
     ("daemon --config $none", 3, "file-not-found"),
+    ("alert status extra", 2, "usage"),
+    ("alert test nope", 3, "channel-not-found"),
+    ("doctor extra", 2, "usage"),
+    ("iostat nope", 2, "usage"),
+    ("status extra", 2, "usage"),
+    ("top extra", 2, "usage"),
     ("completions tcsh", 2, "usage"),
 ];
 

@@ -8,7 +8,7 @@
 //!   lines. Runs of blanks count as one. Each other line of the page must come, in this order.
 //! * Each line of a block marked `sh` is a command; its output is not shown.
 //! * `console exit=5`: each command of the block ends with 5; `exit=0|5`: with one of these.
-//! * A block marked `ini`, `text` or `mermaid` holds no command. There are no other blocks.
+//! * A block marked `ini`, `text`, `mermaid` or `toml` holds no command. There are no other blocks.
 //! * An HTML comment that begins with `<!-- rig` holds commands that a reader does not see: they
 //!   make the drives, pull them and put them back. `@another-host` forgets all that the daemon
 //!   knew.
@@ -16,9 +16,9 @@
 //!
 //! `/dev/nvme…` stands for files in the folder of the test, `/run/strake` for its STRAKE_DIR.
 //!
-//! Invariants: a command of a page is run, or stands in [`NOT_RUN`] with the reason; a unit of
-//! systemd is one that systemd takes. Deliberately absent: pages that are made from the code, which
-//! the tests of the library compare with it.
+//! Invariants: a command of a page is run, or stands in [`NOT_RUN`] with the reason; the unit of
+//! the package is one that systemd takes, a configuration one that the daemon takes. Deliberately
+//! absent: pages that are made from the code, which the tests of the library compare with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,9 @@ use crate::rig::{Rig, STRAKE, has, skipped};
 
 const UBLK: &str = "needs a block device of ublk; machines of cargo xtask vm have it";
 const LIGHT: &str = "needs a drive with a light";
-const SYSTEMD: &str = "needs systemd as the first process; the units are verified";
+const SYSTEMD: &str = "needs systemd as the first process; the unit of the package is verified";
+const INSTALLS: &str =
+    "changes what is installed on the machine; cargo xtask test installs it in a copy of the root";
 const BUILDS: &str = "builds by cargo, which runs this test";
 
 /// Commands that no test runs, and why. One that ends with a blank stands for all that begin so.
@@ -41,8 +43,14 @@ const NOT_RUN: &[(&str, &str)] = &[
         "install target/release/strake /usr/local/bin/",
         "changes what is installed on the machine",
     ),
-    ("systemctl enable --now strake", SYSTEMD),
-    ("systemctl enable --now strake-data", SYSTEMD),
+    ("apt install ", INSTALLS),
+    ("systemctl status strake", SYSTEMD),
+    ("systemctl daemon-reload && mount /srv/data", SYSTEMD),
+    (
+        "echo \"UUID=$(blkid -s UUID -o value /dev/strake/data) /srv/data xfs defaults 0 0\" \
+         >>/etc/fstab",
+        "changes what the machine mounts",
+    ),
     ("mkfs.xfs /dev/strake/data", UBLK),
     ("mkdir /srv/data && mount /dev/strake/data /srv/data", UBLK),
     ("umount /srv/data", UBLK),
@@ -62,7 +70,7 @@ const NOT_RUN: &[(&str, &str)] = &[
 /// Starts the daemon of the test.
 const DAEMON: &str = "strake daemon &";
 /// Blocks without commands.
-const OTHER_BLOCKS: &[&str] = &["ini", "text", "mermaid"];
+const OTHER_BLOCKS: &[&str] = &["ini", "text", "mermaid", "toml"];
 /// How a page begins that is made from the code.
 const MADE: &str = "<!-- Made from the code";
 /// So long a command that only reads may take to show what its page shows.
@@ -100,6 +108,7 @@ guides! {
     the_level_is_changed_as_the_guide_says, "docs/how-to/change-the-level.md";
     an_array_is_tuned_as_the_guide_says, "docs/how-to/tune.md";
     an_array_is_monitored_as_the_guide_says, "docs/how-to/monitor.md";
+    alerts_are_set_up_as_the_guide_says, "docs/how-to/alerts.md";
     the_configuration_is_backed_up_as_the_guide_says, "docs/how-to/back-up.md";
     drives_move_to_another_host_as_the_guide_says, "docs/how-to/move-to-another-host.md";
 }
@@ -410,51 +419,44 @@ fn the_commands_that_are_not_run_are_listed_with_the_reason_and_nothing_else_is_
     assert!(unused.is_empty(), "no page has {unused:?} any more");
 }
 
-/// Name and text of each unit that a page shows: the paragraph above the block says where it goes.
-fn units() -> Vec<(String, String)> {
-    let mut units = Vec::new();
-    for page in pages() {
-        let text = text_of(&page);
-        for (above, block) in text
-            .match_indices("```ini\n")
-            .map(|(at, fence)| (&text[..at], &text[at + fence.len()..]))
-        {
-            let named = above.rsplit_once("`/etc/systemd/system/");
-            let named = named.and_then(|(_, name)| name.split_once("`:\n\n"));
-            let Some((name, "")) = named else {
-                panic!("{page}: nothing above a unit says its file: {block}");
-            };
-            let (unit, _) = block.split_once("```").expect("the block ends");
-            units.push((name.to_owned(), unit.to_owned()));
-        }
-    }
-    units
-}
-
 #[test]
-fn systemd_takes_the_units_of_the_documents() {
-    let units = units();
-    assert!(!units.is_empty());
+fn systemd_takes_the_unit_of_the_package() {
+    let unit = text_of("packaging/systemd/strake.service");
     if !has("systemd-analyze") {
         return skipped("systemd-analyze is not installed");
     }
     let folder = tempfile::tempdir().expect("works");
-    let verified = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        fs::write(&path, text.replace("/usr/local/bin/strake", STRAKE)).expect("written");
+    let verified = |text: &str| {
+        let path = folder.path().join("strake.service");
+        fs::write(&path, text.replace("/usr/bin/strake", STRAKE)).expect("written");
         let mut verify = Command::new("systemd-analyze");
         let output = verify.args(["verify", "--man=no"]).arg(&path).output();
         let output = output.expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.success(), said)
     };
-    for (name, text) in &units {
-        assert_eq!(verified(name, text), (true, String::new()), "{name}");
-    }
+    assert_eq!(verified(&unit), (true, String::new()));
     // It knows a wrong one.
-    let (name, text) = &units[0];
-    let (taken, said) = verified(name, &text.replace("\nExecStart=", "\nExecStat="));
+    let (taken, said) = verified(&unit.replace("\nExecStart=", "\nExecStat="));
     assert!(!taken && said.contains("ExecStat"), "{said}");
+}
+
+#[test]
+fn the_daemon_takes_the_configurations_of_the_documents() {
+    let rig = Rig::new();
+    let path = rig.path("strake.toml");
+    let mut seen = 0;
+    for page in pages() {
+        let text = text_of(&page);
+        for block in text.split("```toml\n").skip(1) {
+            let (said, _) = block.split_once("```").expect("the block ends");
+            fs::write(&path, said).expect("written");
+            let checked = rig.run(&["config", "check", &path]);
+            assert_eq!(checked.code, 0, "{page}: {said}{checked:?}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
 }
 
 #[test]
@@ -504,7 +506,7 @@ fn a_page_is_read_block_by_block() {
 }
 
 #[test]
-#[should_panic(expected = "x.md:2: a block is console, sh, ini, text, mermaid, not None")]
+#[should_panic(expected = "x.md:2: a block is console, sh, ini, text, mermaid, toml, not None")]
 fn a_block_without_a_kind_hides_no_command() {
     commands("x.md", "text\n```\nstrake scan\n```\n");
 }

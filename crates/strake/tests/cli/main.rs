@@ -3,6 +3,7 @@
 //! Invariant: no test needs the network, another test, or a block device of the machine that it did
 //! not make.
 
+mod alerts;
 mod answers;
 mod api;
 mod aside;
@@ -26,6 +27,9 @@ mod init;
 mod latency;
 mod life;
 mod limits;
+mod looking;
+mod manager;
+mod metrics;
 mod names;
 mod notes;
 mod past;
@@ -34,6 +38,8 @@ mod reshape;
 mod rig;
 mod scale;
 mod standstill;
+mod top;
+mod udev;
 mod undecided;
 mod upkeep;
 mod volumes;

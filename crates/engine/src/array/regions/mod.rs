@@ -393,6 +393,13 @@ impl Map {
             .sum()
     }
 
+    /// How many regions are in each state.
+    pub(crate) fn counts(&self, geometry: &Geometry) -> RegionCounts {
+        let mut counts = RegionCounts::default();
+        (0..geometry.regions()).for_each(|r| counts.add(self.state(RegionNo(r))));
+        counts
+    }
+
     /// Somewhere parity is not trusted.
     pub(crate) fn syncing(&self) -> bool {
         self.regions.iter().any(|r| r.phase.untrusted())

@@ -2,6 +2,7 @@
 //!
 //! Invariant: `--json` is understood by every command; `--dry-run` by every command that writes.
 
+pub(crate) mod alert;
 pub(crate) mod config;
 pub(crate) mod pool;
 pub(crate) mod volume;
@@ -10,10 +11,12 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use crate::cli::args::alert::AlertCommand;
 use crate::cli::args::config::ConfigCommand;
 use crate::cli::args::pool::PoolCommand;
 use crate::cli::args::volume::VolumeCommand;
-use crate::common::size;
+use crate::common::events::Severity;
+use crate::common::{size, time};
 use crate::settings::degraded::DegradedStart;
 
 /// Software RAID for NVMe drives.
@@ -153,11 +156,45 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Volume(VolumeCommand),
     /// Tell what happened, when and why
-    Events {
-        /// Go on telling
-        #[arg(long, short)]
-        follow: bool,
+    Events(EventsArgs),
+    /// Print rates of arrays and members: requests, bytes, latencies, log
+    ///
+    /// Columns: reads and writes per second (r/s, w/s), millions of bytes per second (rMB/s,
+    /// wMB/s), mean and 99th percentile of what took so many microseconds (r_us, r99_us, w_us,
+    /// w99_us), how many were under way on average (queue), reads that other members were asked
+    /// for, too (hedged/s), writes to the stripe log on all members (log/s, logMB/s). Of an array
+    /// its users' requests count, of a member its I/Os for requests, jobs and log. The first report
+    /// is of the time since each array was started. Percentiles are read from a histogram with
+    /// buckets that double; how long members took is as of the last second.
+    Iostat(IostatArgs),
+    /// Look for what is not as it should be, and say what to do
+    ///
+    /// Looks at drives (PCIe link, NUMA node, firmware, write cache, units of writes, discards), at
+    /// arrays (state, spares, schedule of scrubs, unreadable blocks and the room in their list), at
+    /// the kernel and its ublk, the clock, and the memory lock and limits of the daemon. Changes
+    /// nothing. Exit status 10 where a finding is a warning or critical. Without a daemon it looks
+    /// at drives and kernel alone, and says so.
+    Doctor,
+    /// Watch arrays, members, jobs, latencies and events on a terminal
+    ///
+    /// Keys as in htop: arrows, Page Up, Page Down, Home and End choose an array; F5 or t shows its
+    /// members; F6 or > sorts by the next column, I the other way round; Z holds the numbers; F1, h
+    /// or ? tells the keys; F10 or q ends. The picture is drawn anew when the window changes its
+    /// size, and when a daemon that went is back.
+    Top(TopArgs),
+    /// Print one line for each array: its state, and what is wrong
+    ///
+    /// Made for scripts and login banners: it waits at most a few seconds for the daemon, and its
+    /// exit status is the state of NAME, or the worst state of all arrays (a stopped array that can
+    /// be started counts only where it is named): 0 optimal, 5 degraded, 6 failed, 7 stopped, 8
+    /// stopped and too few drives found, 9 unknown.
+    Status {
+        /// Only this one
+        name: Option<String>,
     },
+    /// Channels by which the daemon tells of what is wrong: mail, webhooks, programs
+    #[command(subcommand)]
+    Alert(AlertCommand),
     /// Tell where a logical block lies: stripe, column, slot, offset, state
     Explain { name: String, lba: u64 },
     /// Show the whole life of an array on files in a temporary folder
@@ -171,6 +208,21 @@ pub(crate) enum Command {
     /// Bash: source <(strake completions bash), in ~/.bashrc. Zsh likewise. Fish: strake
     /// completions fish | source.
     Completions { shell: clap_complete::Shell },
+    /// Tell udev what a block device is, for its rules
+    #[command(subcommand, hide = true)]
+    Udev(UdevCommand),
+    /// Write the manual pages of all commands, for packages
+    #[command(hide = true)]
+    Man { folder: PathBuf },
+}
+
+/// What the rules of udev ask.
+#[derive(Debug, Subcommand)]
+pub(crate) enum UdevCommand {
+    /// What a block device carries of Strake's
+    Member { device: PathBuf },
+    /// Which array or volume ublkbN is of
+    Export { device: String },
 }
 
 /// Arguments of `create`.
@@ -239,6 +291,52 @@ pub(crate) struct CreateArgs {
     /// The members, in order of their slots
     #[arg(required = true, value_name = "DEV")]
     pub(crate) devices: Vec<PathBuf>,
+}
+
+/// Arguments of `events`.
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// Go on telling
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Not before this: a time span like 2h or 7d before now, or a time like 2026-01-31,
+    /// '2026-01-31 12:00' (in the time zone of the machine) or 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = time::since)]
+    pub(crate) since: Option<jiff::Timestamp>,
+    /// Of this array, by the name that it had then
+    #[arg(long, value_name = "NAME")]
+    pub(crate) array: Option<String>,
+    /// As serious as this, or more
+    #[arg(long, value_name = "SEVERITY", value_enum, default_value_t = Severity::Info)]
+    pub(crate) severity: Severity,
+}
+
+/// Arguments of `iostat`.
+#[derive(Debug, Args)]
+pub(crate) struct IostatArgs {
+    /// Also a line for each member
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+    /// Without the first report, which is of the time since each array was started
+    #[arg(short = 'y', long, requires = "interval")]
+    pub(crate) omit_first: bool,
+    /// Only this array
+    #[arg(long, value_name = "NAME")]
+    pub(crate) array: Option<String>,
+    /// A report every so many seconds (0.5, 2; also 500ms, 1m); one report unless given
+    #[arg(value_parser = size::interval)]
+    pub(crate) interval: Option<std::time::Duration>,
+    /// So many reports; without end unless given
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+}
+
+/// Arguments of `top`.
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// Seconds between two samples (0.5, 2; also 500ms, 1m)
+    #[arg(long, short, value_name = "TIME", default_value = "1", value_parser = size::interval)]
+    pub(crate) delay: std::time::Duration,
 }
 
 /// Arguments of `start`.

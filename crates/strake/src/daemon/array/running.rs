@@ -12,18 +12,21 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use strake_engine as engine;
+use strake_engine::Geometry;
 use strake_engine::event::{
-    Changed, Command, EventKind, MemberRef, MemberState, MemberStatus, Status,
+    Changed, Command, EventKind, MemberRef, MemberState, MemberStatus, RegionCounts, Status,
 };
 use strake_engine::units::DeviceId;
 use strake_format::{ArrayName, ArrayUuid, MemberUuid, Past, Slot, Superblock};
 use strake_runtime::{
-    Counters, Device, EventRecord, ExportKind, MemberImage, ServeConfig, Serving, Stopped,
+    Counters, Device, EventRecord, ExportKind, Heartbeat, MemberImage, RequestLatencies,
+    ServeConfig, Serving, Stopped,
 };
 
 use crate::api::{ArrayJson, ExplainJson, SetAsideJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
+use crate::daemon::array::links;
 use crate::daemon::array::opening;
 use crate::daemon::array::opening::Opened;
 use crate::daemon::array::seats::Keeper;
@@ -38,7 +41,9 @@ use crate::drives::machine::sysfs::Identity;
 use crate::settings::placement::PlacementRecord;
 use crate::view;
 use crate::view::latency;
-use crate::view::latency::LatenciesJson;
+use crate::view::latency::{LatenciesJson, MemberLatenciesJson};
+use crate::view::stats;
+use crate::view::stats::StatsJson;
 
 /// How arrays are served.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +116,20 @@ impl Start {
     }
 }
 
+/// All that is counted of an array in service, beside what `show` tells.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) array: ArrayJson,
+    pub(crate) members: Vec<MemberLatenciesJson>,
+    pub(crate) requests: RequestLatencies,
+    pub(crate) counters: Counters,
+    pub(crate) regions: RegionCounts,
+    /// Ranges that the list of unreadable blocks has room for.
+    pub(crate) unreadable_most: usize,
+    /// Lanes of the stripe log, and bytes of its area on each member; none where it has no log.
+    pub(crate) log: Option<(u16, u64)>,
+}
+
 /// An array in service.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -128,6 +147,8 @@ pub(crate) struct Running {
     /// Members that were found when it was started: those that were set aside, and where each was.
     aside: Arc<[Aside]>,
     found: Vec<(MemberUuid, PathBuf)>,
+    /// When it was started.
+    since: Instant,
 }
 
 /// Parses the word of `--export`.
@@ -154,15 +175,6 @@ pub(crate) fn check_export(text: Option<&str>) -> Result<(), Failure> {
         ));
     }
     Ok(())
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-/// Where the block device of an array has its name, or the folder with those of its volumes.
-pub(crate) fn link_of(name: &ArrayName) -> PathBuf {
-    Path::new("/dev/strake").join(name.as_str())
 }
 
 /// What it takes to serve an array found: looked at, and its members held.
@@ -417,8 +429,8 @@ pub(crate) fn start(
     if let Err(error) = dir.remember(found.uuid, &record) {
         tracing::warn!(%error, "the export is not remembered");
     }
-    if let (Some(device), Some(_)) = (export.device(), record.ublk) {
-        link(&link_of(&name), &device);
+    if let Some(id) = record.ublk {
+        links::link(&links::of_array(&name), id);
     }
     let aside: Arc<[Aside]> = aside.into();
     let seats = Keeper::new(dir, found.uuid, &serving);
@@ -442,6 +454,7 @@ pub(crate) fn start(
         requests,
         aside,
         found: paths.collect(),
+        since: Instant::now(),
     };
     let elder = how.elder.or_else(|| dir.elder_of(found.uuid));
     running.bring_up_volumes(dir, log, elder)?;
@@ -460,30 +473,6 @@ fn rename(serving: &Serving, dir: &Dir, name: &ArrayName) -> Result<Changed, Fai
 /// Whether the kernel has such a block device.
 pub(crate) fn ublk_exists(id: u32) -> bool {
     Path::new(&format!("/sys/class/block/ublkb{id}")).exists()
-}
-
-/// Gives a block device a name that stays the same. It only saves typing.
-pub(crate) fn link(link: &Path, device: &str) {
-    if !is_root() {
-        return;
-    }
-    let folder = link.parent().unwrap_or(Path::new("/dev/strake"));
-    let made = std::fs::create_dir_all(folder).and_then(|()| match std::fs::remove_file(link) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => std::os::unix::fs::symlink(device, link),
-    });
-    if let Err(error) = made {
-        tracing::warn!(%error, link = %link.display(), "no link to the device");
-    }
-}
-
-/// Takes the name away again, if it is that of this device.
-pub(crate) fn unlink(link: &Path, id: u32) {
-    let ours = PathBuf::from(format!("/dev/ublkb{id}"));
-    if std::fs::read_link(link).is_ok_and(|target| target == ours) {
-        // It only saves typing; the device is what counts.
-        let _ = std::fs::remove_file(link);
-    }
 }
 
 /// Refuses an array that does not run, if a killed daemon left its block device behind and that is
@@ -569,8 +558,8 @@ impl Running {
         dir.own(new, self.uuid);
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = new.clone();
         if let Some(id) = self.with(|s| Ok(s.export().ublk()))? {
-            link(&link_of(new), &format!("/dev/ublkb{id}"));
-            unlink(&link_of(&old), id);
+            links::unlink(&links::of_array(&old), id);
+            links::link(&links::of_array(new), id);
         }
         self.remember(dir, |record| record.name = new.to_string());
         Ok(changed)
@@ -604,28 +593,45 @@ impl Running {
     /// The same, with how long its members took.
     pub(crate) fn told(&self) -> Result<(ArrayJson, LatenciesJson), Failure> {
         self.with(|s| {
-            let placed = view::placed(s.placed(), self.requests);
-            let path = |id| s.path(id);
             let status = s.status_now()?;
-            let told = view::running(&status, &s.export(), placed, path);
-            let volumes = self.volumes_json(s);
-            let latencies = latency::of(&status, path);
-            // One that came back since is not aside any more.
-            let back = |aside: &&Aside| {
-                let path = aside.path.display().to_string();
-                let mut all = told.members.iter().chain(&told.spares);
-                all.any(|m| m.device.as_ref() == Some(&path))
-            };
-            let aside = self.aside.iter().filter(|aside| !back(aside));
-            let not_used = status.members.iter().filter_map(|m| self.not_used(m));
-            let set_aside = aside.map(Aside::json).chain(not_used).collect();
-            let array = ArrayJson {
-                volumes,
-                set_aside,
-                ..told
-            };
-            Ok((array, latencies))
+            let latencies = latency::of(&status, |id| s.path(id));
+            Ok((self.shown(s, &status), latencies))
         })
+    }
+    /// The same, with all that is counted of it.
+    pub(crate) fn measured(&self) -> Result<Measured, Failure> {
+        self.with(|s| {
+            let status = s.status_now()?;
+            let geometry = Geometry::of(&status.superblock);
+            let layout = &status.superblock.layout;
+            Ok(Measured {
+                array: self.shown(s, &status),
+                members: latency::of(&status, |id| s.path(id)).members,
+                requests: s.request_latencies(),
+                counters: s.counters(),
+                regions: status.regions,
+                unreadable_most: strake_format::unreadable::capacity(layout.unreadable_bytes),
+                log: (geometry.m > 0 && !geometry.mirrored())
+                    .then_some((s.placed().shards, layout.log_bytes)),
+            })
+        })
+    }
+    fn shown(&self, s: &Serving, status: &Status) -> ArrayJson {
+        let placed = view::placed(s.placed(), self.requests);
+        let told = view::running(status, &s.export(), placed, |id| s.path(id));
+        // One that came back since is not aside any more.
+        let back = |aside: &&Aside| {
+            let path = aside.path.display().to_string();
+            let mut all = told.members.iter().chain(&told.spares);
+            all.any(|m| m.device.as_ref() == Some(&path))
+        };
+        let aside = self.aside.iter().filter(|aside| !back(aside));
+        let not_used = status.members.iter().filter_map(|m| self.not_used(m));
+        ArrayJson {
+            volumes: self.volumes_json(s),
+            set_aside: aside.map(Aside::json).chain(not_used).collect(),
+            ..told
+        }
     }
     /// A member that was found at the start and that the engine does not use, and what to do with
     /// it.
@@ -682,16 +688,27 @@ impl Running {
     /// Takes away the name of its own block device, before that goes.
     pub(crate) fn unlink_array(&self, serving: &Serving) {
         if let Some(id) = serving.export().ublk() {
-            unlink(&link_of(&self.name()), id);
+            links::unlink(&links::of_array(&self.name()), id);
         }
+    }
+    /// Asks its threads for a sign, unless it was stopped.
+    pub(crate) fn heartbeat(&self) -> Option<Heartbeat> {
+        asked(&self.serving).map(|serving| serving.heartbeat())
     }
     /// The engine's status.
     pub(crate) fn status(&self) -> Result<Status, Failure> {
         self.with(|s| Ok(s.status_now()?))
     }
-    /// Requests served.
-    pub(crate) fn counters(&self) -> Result<Counters, Failure> {
-        self.with(|s| Ok(s.counters()))
+    /// What was counted of it.
+    pub(crate) fn stats(&self) -> Result<StatsJson, Failure> {
+        self.with(|s| {
+            let device = |id| (s.path(id), s.device_counts(id));
+            let (counters, requests) = (s.counters(), s.request_latencies());
+            // Counts and time of one moment: the status may have to be waited for.
+            let served = self.since.elapsed();
+            let status = s.status_now()?;
+            Ok(stats::of(&status, served, &counters, &requests, device))
+        })
     }
     /// Carries out a command.
     pub(crate) fn command(&self, command: Command) -> Result<bool, Failure> {
@@ -707,14 +724,17 @@ impl Running {
         device: Device,
         make: impl FnOnce(strake_engine::units::DeviceId) -> Command,
     ) -> Result<bool, Failure> {
-        self.with(|s| {
+        let path = device.path().to_owned();
+        let changed = self.with(|s| {
             let id = s.attach(device);
             let done = s.command(make(id));
             if done.is_err() {
                 s.detach(id);
             }
             Ok(done? == Changed::Yes)
-        })
+        })?;
+        links::announce(&path);
+        Ok(changed)
     }
     /// Where a device of it is.
     pub(crate) fn path(&self, device: DeviceId) -> Result<String, Failure> {

@@ -268,7 +268,8 @@ fn found(path: &Path) -> io::Result<Found> {
         .flat_map(|part| part.split(|&b| b == b'\n'));
     Ok(Found {
         events: lines
-            .filter_map(|line| serde_json::from_slice(line).ok())
+            .filter_map(|line| serde_json::from_slice::<EventJson>(line).ok())
+            .map(EventJson::graded)
             .collect(),
         bytes: bytes.len() as u64,
         torn: bytes.last().is_some_and(|&last| last != b'\n'),

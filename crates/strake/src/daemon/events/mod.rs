@@ -2,7 +2,7 @@
 //!
 //! Invariants: sequences grow by one; a follower that keeps up misses nothing, one that does not
 //! misses the oldest; nothing is logged and no file is written under the lock. Deliberately absent:
-//! notifications by mail and the like.
+//! mail and the like (`alerts`).
 
 pub(crate) mod journal;
 
@@ -19,6 +19,7 @@ use strake_runtime::{EventRecord, NotTold};
 use tokio::sync::{Notify, watch};
 
 use crate::api::{ArrayJson, EventJson, SettingsJson};
+use crate::common::events::Severity;
 use crate::common::size;
 use crate::common::time::rfc3339;
 use crate::daemon::events::journal::Journal;
@@ -34,6 +35,8 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct EventLog {
     inner: Mutex<Inner>,
     newest: watch::Sender<u64>,
+    /// The same for the daemon itself, which is none of the clients that are counted.
+    newest_within: watch::Sender<u64>,
     /// For the watcher of drives.
     news: Notify,
     /// Threads that may note more: one for each array.
@@ -148,6 +151,7 @@ impl EventLog {
                 journal,
             }),
             newest: watch::Sender::new(next),
+            newest_within: watch::Sender::new(next),
             news: Notify::new(),
             telling: AtomicUsize::new(0),
         }
@@ -197,6 +201,7 @@ impl EventLog {
             time: rfc3339(time),
             array: happened.array,
             event: happened.event.to_owned(),
+            severity: Severity::default(),
             slot: happened.slot,
             device: happened.device,
             cause: happened.cause,
@@ -204,7 +209,8 @@ impl EventLog {
             errno: happened.errno,
             inconsistent_stripes: happened.inconsistent_stripes,
             repaired_stripes: happened.repaired_stripes,
-        };
+        }
+        .graded();
         inner.next += 1;
         let left_out = inner.journal.left_out();
         inner.journal.append(&event);
@@ -216,6 +222,7 @@ impl EventLog {
         let next = inner.next;
         drop(inner);
         self.newest.send_replace(next);
+        self.newest_within.send_replace(next);
         self.news.notify_one();
         tracing::info!(
             array = event.array.as_deref(),
@@ -277,6 +284,16 @@ impl EventLog {
     /// Changes whenever an event is noted.
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
+    }
+
+    /// The same, for the daemon itself.
+    pub(crate) fn follow_within(&self) -> watch::Receiver<u64> {
+        self.newest_within.subscribe()
+    }
+
+    /// The number of the last event; 0 where there was none.
+    pub(crate) fn newest(&self) -> u64 {
+        self.lock().next - 1
     }
 
     /// How many follow.

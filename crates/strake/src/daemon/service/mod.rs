@@ -18,11 +18,12 @@ pub(crate) mod scrubs;
 pub(crate) mod settings;
 pub(crate) mod upkeep;
 pub(crate) mod volumes;
+pub(crate) mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use strake_engine::event::{
     Command, CommandError, MemberState, MemberStatus, NewDevice, Returning, ScrubMode, Status,
@@ -35,12 +36,14 @@ use crate::api::*;
 use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
+use crate::daemon::alerts::board::Board;
 use crate::daemon::array::running;
 use crate::daemon::array::running::{Limits, Running, Start};
 use crate::daemon::changes::{Change, Changes};
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::pools::Tries;
 use crate::daemon::service::scrubs::compares_nothing;
+use crate::daemon::service::watched::health::DriveTold;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
 use crate::daemon::state::wear::WearLog;
@@ -48,7 +51,6 @@ use crate::daemon::state::{keep_placement, may_keep};
 use crate::drives::destroy;
 use crate::drives::find;
 use crate::drives::find::{FoundArray, Readiness};
-use crate::drives::machine::health;
 use crate::drives::machine::looks::Looks;
 use crate::drives::machine::sysfs;
 use crate::drives::make;
@@ -64,22 +66,18 @@ use crate::settings::placement::{PlacementRecord, Wanted};
 use crate::settings::schedule;
 use crate::view;
 
-/// What a drive told when it was asked last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DriveTold {
-    pub(crate) temperature_c: i32,
-    /// Of its endurance; may exceed 100.
-    pub(crate) percentage_used: u8,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Service {
     dir: Dir,
     events: Arc<EventLog>,
+    alerts: Arc<Board>,
     wear: WearLog,
     /// What drives told last, by their paths.
     told: Mutex<BTreeMap<String, DriveTold>>,
+    /// Arrays on drives, as of the last look at all drives, as if none were in service.
+    found: Mutex<Vec<ArrayJson>>,
+    since: SystemTime,
     pool_tries: Tries,
     sources: Sources,
     looks: Looks,
@@ -127,8 +125,11 @@ impl Service {
         Service {
             dir,
             events,
+            alerts: Arc::default(),
             wear,
             told: Mutex::default(),
+            found: Mutex::default(),
+            since: SystemTime::now(),
             pool_tries: Tries::default(),
             sources,
             looks: Looks::default(),
@@ -178,7 +179,26 @@ impl Service {
         } else {
             find::expand(extra)
         };
-        find::group(find::members_within(&self.looks, &paths))
+        let found = find::group(find::members_within(&self.looks, &paths));
+        if extra.is_empty() {
+            *locked(&self.found) = found.iter().map(FoundArray::stopped_json).collect();
+        }
+        found
+    }
+    /// Arrays that are not in service, as of the last look at all drives; no drive is asked.
+    pub(crate) fn not_running(&self) -> Vec<ArrayJson> {
+        let running = self.all_running();
+        let serves = |array: &ArrayJson| running.iter().any(|r| r.uuid.to_string() == array.uuid);
+        let found = locked(&self.found);
+        found
+            .iter()
+            .filter(|array| !serves(array))
+            .cloned()
+            .collect()
+    }
+    /// When this daemon began.
+    pub(crate) fn since(&self) -> SystemTime {
+        self.since
     }
     /// Pools of spares on drives.
     pub(super) fn scan_pools(&self) -> Vec<Pool> {
@@ -255,70 +275,6 @@ impl Service {
             Some(running) => running.explain(lba),
             None => explain_offline(&find::pick(self.scan(&[]), name)?, lba),
         }
-    }
-
-    /// Asks the drives of all arrays in service how they are; what is new becomes events.
-    pub(crate) fn ask_drives(&self) {
-        for running in self.all_running() {
-            let Ok(array) = running.json() else { continue };
-            let mut worn = Vec::new();
-            for member in array.members.iter().chain(&array.spares) {
-                let Some(device) = &member.device else {
-                    continue;
-                };
-                let Ok(health) = health::of(Path::new(device)) else {
-                    locked(&self.told).remove(device);
-                    continue;
-                };
-                let told = DriveTold {
-                    temperature_c: health.temperature_c,
-                    percentage_used: health.percentage_used,
-                };
-                locked(&self.told).insert(device.clone(), told);
-                worn.push((device.clone(), health.percentage_used));
-                for news in self.wear.note(SystemTime::now(), &health) {
-                    self.events.note(Happened {
-                        array: Some(array.name.clone()),
-                        slot: member.slot,
-                        device: Some(device.clone()),
-                        ..news
-                    });
-                }
-            }
-            self.relieve_worn(&running, &worn);
-        }
-    }
-
-    /// What the drive at this path told when it was asked last.
-    pub(crate) fn told(&self, device: &str) -> Option<DriveTold> {
-        locked(&self.told).get(device).copied()
-    }
-
-    /// How the drives of an array in service wear, over the time `since` (all that is known where
-    /// there is none).
-    pub(crate) fn wear(&self, name: &str, since: Option<Duration>) -> Result<WearJson, Failure> {
-        let array = self.running(name)?.json()?;
-        let of = |member: &MemberJson| {
-            let health = match &member.device {
-                Some(device) => health::of(Path::new(device)),
-                None => Err("no device".to_owned()),
-            };
-            let (wear, reason) = match health {
-                Ok(health) => (self.wear.member(SystemTime::now(), since, &health), None),
-                Err(reason) => (WearMemberJson::default(), Some(reason)),
-            };
-            WearMemberJson {
-                slot: member.slot,
-                device: member.device.clone(),
-                reason,
-                ..wear
-            }
-        };
-        let members = array.members.iter().chain(&array.spares).map(of).collect();
-        Ok(WearJson {
-            name: array.name,
-            members,
-        })
     }
 
     // ---- changing ----------------------------------------------------------------------------

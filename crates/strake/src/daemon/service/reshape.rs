@@ -18,6 +18,7 @@ use crate::api::{GrowRequest, OutcomeJson, RestripeRequest};
 use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
+use crate::daemon::array::links;
 use crate::daemon::array::running::Running;
 use crate::daemon::service::{Service, carry_out, joining_notes, outcome, own_superblock};
 use crate::drives::make;
@@ -450,7 +451,8 @@ impl Change {
 }
 
 fn widen(running: &Running, devices: Vec<Device>, change: &Change) -> Result<bool, Failure> {
-    running.with(|s| {
+    let paths: Vec<PathBuf> = devices.iter().map(|d| d.path().to_owned()).collect();
+    let changed = running.with(|s| {
         let attach = |device: Device| {
             let info = device.info();
             NewDevice {
@@ -465,5 +467,7 @@ fn widen(running: &Running, devices: Vec<Device>, change: &Change) -> Result<boo
             &Change::Data { shape: data, .. } => s.restripe(NewShape { devices, data })?,
         };
         Ok(changed == Changed::Yes)
-    })
+    })?;
+    paths.iter().for_each(|path| links::announce(path));
+    Ok(changed)
 }

@@ -29,6 +29,7 @@ use crate::api::*;
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
 use crate::common::time::rfc3339;
+use crate::daemon::array::links;
 use crate::daemon::array::running;
 use crate::daemon::array::running::Running;
 use crate::daemon::events::{EventLog, Happened};
@@ -224,14 +225,14 @@ impl<'a> Site<'a> {
                 None => record.volumes.remove(&key),
             };
         });
-        if let (Some(_), Some(device)) = (export.ublk(), export.device()) {
-            running::link(&self.link(&volume.name), &device);
+        if let Some(id) = export.ublk() {
+            links::link(&self.link(&volume.name), id);
         }
         Ok(())
     }
 
     fn link(&self, volume: &ArrayName) -> PathBuf {
-        running::link_of(&self.running.name()).join(volume.as_str())
+        links::of_array(&self.running.name()).join(volume.as_str())
     }
 
     /// Takes a volume's device away, if nobody uses it.
@@ -248,7 +249,7 @@ impl<'a> Site<'a> {
 
     fn unlink(&self, volume: &Volume, export: Option<&Export>) {
         if let Some(id) = export.and_then(Export::ublk) {
-            running::unlink(&self.link(&volume.name), id);
+            links::unlink(&self.link(&volume.name), id);
         }
     }
 
@@ -485,11 +486,11 @@ impl Running {
         let Carved::Table(table) = &*self.carved() else {
             return;
         };
-        let folder = running::link_of(&self.name());
+        let folder = links::of_array(&self.name());
         for volume in &table.volumes {
             let export = serving.volume_export(volume.uuid);
             if let Some(id) = export.and_then(|export| export.ublk()) {
-                running::unlink(&folder.join(volume.name.as_str()), id);
+                links::unlink(&folder.join(volume.name.as_str()), id);
             }
         }
         // Empty unless somebody else put something there.

@@ -107,6 +107,10 @@ impl Dir {
     pub(crate) fn events(&self) -> [PathBuf; 2] {
         [&self.lasting, &self.here].map(|dir| dir.join("events.jsonl"))
     }
+    /// Where alerts that are not delivered may lie: in the first that can be written.
+    pub(crate) fn alerts(&self) -> [PathBuf; 2] {
+        [&self.lasting, &self.here].map(|dir| dir.join("alerts"))
+    }
     /// How drives wear.
     pub(crate) fn wear(&self) -> PathBuf {
         self.lasting.join("wear.jsonl")
@@ -335,6 +339,20 @@ impl Dir {
     /// What is remembered of an array.
     pub(crate) fn record(&self, uuid: ArrayUuid) -> Option<ArrayRecord> {
         serde_json::from_slice(&read_file(self.here.join(Dir::record_name(uuid))).ok()?).ok()
+    }
+    /// The array, and the volume, that `/dev/ublkbN` is remembered for.
+    pub(crate) fn exported_as(&self, id: u32) -> Option<(ArrayUuid, Option<String>)> {
+        let entries = fs::read_dir(self.here.join("arrays")).ok()?;
+        entries.flatten().find_map(|entry| {
+            let name = entry.file_name();
+            let array = name.to_str()?.strip_suffix(".json")?.parse().ok()?;
+            let record = self.record(array)?;
+            let volume = record.volumes.iter().find(|(_, has)| **has == id);
+            match volume {
+                Some((volume, _)) => Some((array, Some(volume.clone()))),
+                None => (record.ublk == Some(id)).then_some((array, None)),
+            }
+        })
     }
     /// Remembers it.
     pub(crate) fn remember(&self, uuid: ArrayUuid, record: &ArrayRecord) -> io::Result<()> {

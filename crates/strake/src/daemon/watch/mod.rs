@@ -76,6 +76,8 @@ struct News {
     names: bool,
     /// Something else was said of an array.
     settings: bool,
+    /// An array is not in service any more, or not what it was when drives were looked at last.
+    stopped: bool,
 }
 
 #[derive(Debug)]
@@ -253,7 +255,7 @@ impl Watcher {
             .values()
             .any(|w| w.refused_with.is_none() && now >= w.since + w.wait);
         let asked = news.settings && !self.waiting.is_empty();
-        if !changed && !due && !late && !asked {
+        if !changed && !due && !late && !asked && !news.stopped {
             return;
         }
         let first = self.seen.is_empty();
@@ -358,6 +360,7 @@ impl Watcher {
             }),
             names: any(&["renamed", "imported", "destroyed"]),
             settings: any(&["settings_changed"]),
+            stopped: any(&["stopped", "destroyed", "renamed", "cleaned"]),
         }
     }
 

@@ -34,6 +34,8 @@ const OCP_GUID: [u8; 16] = [
 pub(crate) struct Health {
     pub(crate) model: String,
     pub(crate) serial: String,
+    /// Its revision.
+    pub(crate) firmware: String,
     /// What is wrong, in words; empty where nothing is.
     pub(crate) warnings: Vec<&'static str>,
     pub(crate) temperature_c: i32,
@@ -128,6 +130,7 @@ pub(crate) fn decode(pages: &Pages) -> Health {
     Health {
         serial: text(&pages.controller, 4, 20),
         model: text(&pages.controller, 24, 40),
+        firmware: text(&pages.controller, 64, 8),
         warnings: (0..WARNINGS.len())
             .filter(warned)
             .map(|bit| WARNINGS[bit])
@@ -203,6 +206,7 @@ mod tests {
         page[0..2].copy_from_slice(&0x025eu16.to_le_bytes());
         page[4..10].copy_from_slice(b"PHAX01");
         page[24..33].copy_from_slice(b"D5-P5336 ");
+        page[64..70].copy_from_slice(b"5CV102");
         page
     }
     const IDENTIFY: usize = 4096;
@@ -215,6 +219,7 @@ mod tests {
             ..Pages::default()
         });
         assert_eq!((&*health.model, &*health.serial), ("D5-P5336", "PHAX01"));
+        assert_eq!(health.firmware, "5CV102");
         assert_eq!(
             health.warnings,
             ["available spare below threshold", "media read only"]

@@ -8,3 +8,4 @@ pub(crate) mod locate;
 pub(crate) mod looks;
 pub(crate) mod stack;
 pub(crate) mod sysfs;
+pub(crate) mod traits;

@@ -1,0 +1,261 @@
+//! Findings about arrays: their state, spares, scrubs, lists.
+
+use crate::api::{ArrayJson, FindingJson, SettingsJson};
+use crate::commands::doctor::Facts;
+use crate::commands::shown_exit;
+use crate::common::errors::Exit;
+use crate::common::events::Severity;
+use crate::common::size;
+use crate::view::stats::StatsJson;
+
+pub(super) fn check(facts: &Facts) -> Vec<FindingJson> {
+    let mut found = Vec::new();
+    for array in &facts.arrays {
+        let mut say = |check: &str, severity, what: String, cure: String| {
+            found.push(FindingJson {
+                check: check.to_owned(),
+                severity,
+                array: Some(array.name.clone()),
+                found: what,
+                cure,
+                ..FindingJson::default()
+            });
+        };
+        state(array, &mut say);
+        let settings = facts.settings.iter().find(|(uuid, _)| *uuid == array.uuid);
+        if let Some((_, settings)) = settings.filter(|_| array.level != "0") {
+            spare(array, settings, facts, &mut say);
+            if settings.scrub_schedule.as_deref() == Some("off") {
+                let last = array.last_scrub.as_ref();
+                let last = last.map_or("none is known of".to_owned(), |s| {
+                    format!("the last one ended at {}", s.ended)
+                });
+                say(
+                    "scrub-schedule",
+                    Severity::Warning,
+                    format!(
+                        "no scrub starts by itself, and {last}: what rots is found when it is \
+                         needed"
+                    ),
+                    format!("strake set {} scrub_schedule=monthly", array.name),
+                );
+            }
+        }
+        if let Some(stats) = facts.stats.iter().find(|stats| stats.uuid == array.uuid) {
+            list(array, stats, &mut say);
+        }
+    }
+    found
+}
+
+type Say<'a> = &'a mut dyn FnMut(&str, Severity, String, String);
+
+fn state(array: &ArrayJson, say: Say<'_>) {
+    let name = &array.name;
+    let slots = |wanted: &dyn Fn(&crate::api::MemberJson) -> bool| {
+        let slots = array
+            .members
+            .iter()
+            .filter(|m| wanted(m))
+            .filter_map(|m| m.slot);
+        let slots: Vec<String> = slots.map(|slot| slot.to_string()).collect();
+        slots.join(", ")
+    };
+    let look = format!("strake show {name} says what each slot has and had");
+    match array.state.as_str() {
+        "degraded" => say(
+            "state",
+            Severity::Warning,
+            format!(
+                "it is degraded: slots not in sync: {}",
+                slots(&|m| m.state != "in_sync")
+            ),
+            look,
+        ),
+        "failed" => {
+            let what = "it has failed: more members are out than the level survives".to_owned();
+            say("state", Severity::Critical, what, look);
+        }
+        _ if shown_exit(array) == Exit::TooFew as u8 => {
+            let what = "it is stopped, and too few members were found to start it".to_owned();
+            let cure = "strake scan says which were found; plug in the others".to_owned();
+            say("state", Severity::Critical, what, cure);
+        }
+        _ => {}
+    }
+    if array.unreadable_bytes > 0 {
+        let bytes = size::bytes(array.unreadable_bytes);
+        say(
+            "unreadable",
+            Severity::Critical,
+            format!("{bytes} have lost their content and answer an error"),
+            format!("strake show {name} says where; write them anew from a backup"),
+        );
+    }
+    if array.undecided_bytes > 0 {
+        let bytes = size::bytes(array.undecided_bytes);
+        say(
+            "undecided",
+            Severity::Critical,
+            format!("{bytes} were rebuilt from strips that do not agree"),
+            format!("strake explain {name} LBA says what to do about one of these blocks"),
+        );
+    }
+    let slow = slots(&|m| m.slow);
+    if !slow.is_empty() {
+        say(
+            "slow",
+            Severity::Warning,
+            format!("slots that are far slower than the others: {slow}"),
+            format!("strake show {name} --latency; strake replace {name} SLOT, with a spare"),
+        );
+    }
+    for aside in &array.set_aside {
+        say(
+            "set-aside",
+            Severity::Warning,
+            aside.found.clone(),
+            aside.cure.clone(),
+        );
+    }
+}
+
+fn spare(array: &ArrayJson, settings: &SettingsJson, facts: &Facts, say: Say<'_>) {
+    if !array.spares.is_empty() {
+        return;
+    }
+    let name = &array.name;
+    let pool = settings.pool.as_deref().filter(|pool| *pool != "none");
+    let fitting = pool.and_then(|pool| {
+        let pool = facts.pools.iter().find(|one| one.name == pool)?;
+        let of = pool.arrays.iter().find(|user| user.name == *name)?;
+        Some(of.fitting)
+    });
+    let (found, cure) = match (pool, fitting) {
+        (_, Some(1..)) => return,
+        (Some(pool), _) => (
+            format!("it has no spare, and its pool {pool} has no device that fits"),
+            format!("strake pool add {pool} DEV"),
+        ),
+        (None, _) => (
+            "it has no spare and no pool: a member that is lost is not replaced until a user does \
+             it"
+            .to_owned(),
+            format!("strake add {name} DEV, or strake set {name} pool=POOL"),
+        ),
+    };
+    say("spare", Severity::Warning, found, cure);
+}
+
+fn list(array: &ArrayJson, stats: &StatsJson, say: Say<'_>) {
+    let (used, most) = (stats.unreadable_ranges, stats.unreadable_ranges_max);
+    if most == 0 || used * 10 < most * 8 {
+        return;
+    }
+    say(
+        "unreadable-list",
+        Severity::Critical,
+        format!(
+            "the list of unreadable blocks has {used} of {most} places in use: where it is full, \
+             the array fails"
+        ),
+        format!(
+            "write these blocks anew from a backup (strake show {} --json has all of them)",
+            array.name
+        ),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::{MemberJson, PoolJson, PoolUserJson, RangeJson};
+
+    use super::*;
+
+    fn facts(pool: &str, schedule: &str) -> Facts {
+        let array = ArrayJson {
+            name: "data".to_owned(),
+            uuid: "u".to_owned(),
+            level: "5".to_owned(),
+            state: "optimal".to_owned(),
+            ..ArrayJson::default()
+        };
+        let settings = SettingsJson {
+            pool: Some(pool.to_owned()),
+            scrub_schedule: Some(schedule.to_owned()),
+            ..SettingsJson::default()
+        };
+        Facts {
+            arrays: vec![array],
+            settings: vec![("u".to_owned(), settings)],
+            ..Facts::default()
+        }
+    }
+
+    fn checks(facts: &Facts) -> Vec<String> {
+        check(facts)
+            .into_iter()
+            .map(|finding| finding.check)
+            .collect()
+    }
+
+    #[test]
+    fn an_array_that_has_all_it_needs_has_no_findings() {
+        let mut good = facts("none", "weekly");
+        good.arrays[0].spares.push(MemberJson::default());
+        assert_eq!(checks(&good), [""; 0]);
+        let mut pooled = facts("p", "weekly");
+        let user = |fitting| PoolUserJson {
+            name: "data".to_owned(),
+            fitting,
+        };
+        pooled.pools.push(PoolJson {
+            name: "p".to_owned(),
+            uuid: None,
+            devices: Vec::new(),
+            arrays: vec![user(1)],
+        });
+        assert_eq!(checks(&pooled), [""; 0]);
+        pooled.pools[0].arrays = vec![user(0)];
+        assert_eq!(checks(&pooled), ["spare"]);
+        assert!(check(&pooled)[0].cure.contains("strake pool add p"));
+        assert_eq!(checks(&facts("none", "off")), ["spare", "scrub-schedule"]);
+        let mut stripe = facts("none", "off");
+        stripe.arrays[0].level = "0".to_owned();
+        assert_eq!(
+            checks(&stripe),
+            [""; 0],
+            "there is nothing to compare or rebuild"
+        );
+    }
+
+    #[test]
+    fn what_is_lost_or_late_is_said_with_its_severity() {
+        let mut facts = facts("none", "weekly");
+        let array = &mut facts.arrays[0];
+        array.spares.push(MemberJson::default());
+        array.state = "degraded".to_owned();
+        array.members = vec![MemberJson {
+            slot: Some(4),
+            state: "missing".to_owned(),
+            ..MemberJson::default()
+        }];
+        array.unreadable_bytes = 4096;
+        array.unreadable = vec![RangeJson {
+            offset_bytes: 0,
+            len_bytes: 4096,
+        }];
+        let stats = |used| StatsJson {
+            uuid: "u".to_owned(),
+            unreadable_ranges: used,
+            unreadable_ranges_max: 10,
+            ..StatsJson::default()
+        };
+        facts.stats = vec![stats(7)];
+        assert_eq!(checks(&facts), ["state", "unreadable"]);
+        assert!(check(&facts)[0].found.contains('4'));
+        facts.stats = vec![stats(8)];
+        assert_eq!(checks(&facts), ["state", "unreadable", "unreadable-list"]);
+        assert_eq!(check(&facts)[2].severity, Severity::Critical);
+    }
+}

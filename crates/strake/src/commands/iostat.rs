@@ -1,0 +1,368 @@
+//! `strake iostat`: rates of arrays and of their members, as iostat of sysstat prints them.
+//!
+//! Order: what the daemon has counted → the difference from the sample before → rates → a report.
+//!
+//! Invariants: a rate is a difference of counts by the time between them, on the daemon's clock,
+//! however late a sample is taken. What begins between two samples counts from zero. Deliberately
+//! absent: a screen (`top`).
+
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::api::{ArrayJson, IostatArrayJson, IostatJson, IostatMemberJson, RatesJson};
+use crate::cli::args::IostatArgs;
+use crate::cli::client::Client;
+use crate::cli::{Context, DONE, Ended, print, url};
+use crate::common::errors::{Code, Failure};
+use crate::common::shown;
+use crate::common::time::rfc3339;
+use crate::view::stats::{IoStatsJson, StatsJson};
+
+/// How long the daemon may take for a sample.
+const PATIENCE: Duration = Duration::from_secs(30);
+const MEGABYTE: f64 = 1e6;
+
+pub(crate) fn run(context: &Context, args: &IostatArgs) -> Ended {
+    let client = Client::need(&context.dir)?;
+    let only = match &args.array {
+        None => None,
+        Some(name) => Some(uuid_of(&client, name)?),
+    };
+    let sample = || -> Result<Vec<StatsJson>, Failure> {
+        let mut all: Vec<StatsJson> = client.get_within("/v1/stats", PATIENCE)?;
+        all.retain(|one| only.as_ref().is_none_or(|uuid| *uuid == one.uuid));
+        Ok(all)
+    };
+    let mut before = Vec::new();
+    let mut reports = 0;
+    let mut next = Instant::now();
+    let count = match args.interval {
+        Some(_) => args.count.unwrap_or(u64::MAX),
+        None => 1,
+    };
+    let mut first = true;
+    loop {
+        let now = sample()?;
+        if !(first && args.omit_first) {
+            let report = report(&before, &now, first, args.verbose);
+            let written = match context.json {
+                true => {
+                    let line = serde_json::to_string(&report).expect("the shapes are all JSON");
+                    print(format!("{line}\n").as_bytes())
+                }
+                false => print(text(&report, reports == 0).as_bytes()),
+            };
+            reports += 1;
+            if !written || reports >= count {
+                return Ok(DONE);
+            }
+        }
+        (before, first) = (now, false);
+        next += args.interval.unwrap_or_default();
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// The array that is meant, which must be in service.
+fn uuid_of(client: &Client, name: &str) -> Result<String, Failure> {
+    let array: ArrayJson = client.get_within(&url(name, "")?, PATIENCE)?;
+    match array.state.as_str() {
+        "stopped" => {
+            let cure = format!("strake start {name}");
+            Err(Failure::new(Code::NotServing, format!("{name} is stopped")).cure(cure))
+        }
+        _ => Ok(array.uuid),
+    }
+}
+
+/// The rates between two samples; from the start of each array on where it has none before.
+pub(crate) fn report(
+    before: &[StatsJson],
+    now: &[StatsJson],
+    since_start: bool,
+    members: bool,
+) -> IostatJson {
+    let same = |one: &StatsJson| {
+        let mut all = before.iter();
+        // One that was stopped and started meanwhile begins anew.
+        all.find(|old| old.uuid == one.uuid && old.served_ns <= one.served_ns)
+    };
+    IostatJson {
+        time: rfc3339(SystemTime::now()),
+        since_start,
+        arrays: now
+            .iter()
+            .map(|one| rates(same(one), one, members))
+            .collect(),
+    }
+}
+
+fn rates(before: Option<&StatsJson>, now: &StatsJson, members: bool) -> IostatArrayJson {
+    let zero = StatsJson::default();
+    let old = before.unwrap_or(&zero);
+    let seconds = Duration::from_nanos(now.served_ns - old.served_ns).as_secs_f64();
+    let per_s = |now: u64, old: u64| per(now.saturating_sub(old) as f64, seconds);
+    let member = |one: &crate::view::stats::MemberStatsJson| {
+        let same = old.members.iter().find(|old| {
+            let not_less =
+                old.reads.count <= one.reads.count && old.writes.count <= one.writes.count;
+            old.slot == one.slot && old.device == one.device && not_less
+        });
+        let none = IoStatsJson::default();
+        let (reads, writes) = same.map_or((&none, &none), |old| (&old.reads, &old.writes));
+        let hedged = same.map_or(0, |old| old.hedged_reads);
+        IostatMemberJson {
+            slot: one.slot,
+            device: one.device.clone(),
+            state: one.state.clone(),
+            hedged_reads_per_s: per_s(one.hedged_reads, hedged),
+            rates: of((reads, &one.reads), (writes, &one.writes), seconds),
+        }
+    };
+    let all: Vec<IostatMemberJson> = now.members.iter().map(member).collect();
+    IostatArrayJson {
+        name: now.name.clone(),
+        uuid: now.uuid.clone(),
+        state: now.state.clone(),
+        interval_s: seconds,
+        rates: of(
+            (&old.reads, &now.reads),
+            (&old.writes, &now.writes),
+            seconds,
+        ),
+        request_errors_per_s: per_s(now.request_errors, old.request_errors),
+        hedged_reads_per_s: all.iter().map(|m| m.hedged_reads_per_s).sum(),
+        log_writes_per_s: per_s(now.log_writes, old.log_writes),
+        log_written_bytes_per_s: per_s(now.log_written_bytes, old.log_written_bytes),
+        members: members.then_some(all),
+    }
+}
+
+fn per(amount: f64, seconds: f64) -> f64 {
+    match seconds > 0.0 {
+        true => amount / seconds,
+        false => 0.0,
+    }
+}
+
+/// Two samples of reads, and two of writes.
+fn of(
+    reads: (&IoStatsJson, &IoStatsJson),
+    writes: (&IoStatsJson, &IoStatsJson),
+    seconds: f64,
+) -> RatesJson {
+    let per_s = |(old, now): (u64, u64)| per(now.saturating_sub(old) as f64, seconds);
+    let count = |(old, now): (&IoStatsJson, &IoStatsJson)| per_s((old.count, now.count));
+    let bytes = |(old, now): (&IoStatsJson, &IoStatsJson)| per_s((old.bytes, now.bytes));
+    let (read, write) = (took(reads), took(writes));
+    // Little's law: so many were under way on average.
+    let queue = |per_s: f64, mean: Option<f64>| per_s * mean.unwrap_or(0.0) / 1e6;
+    RatesJson {
+        reads_per_s: count(reads),
+        writes_per_s: count(writes),
+        read_bytes_per_s: bytes(reads),
+        written_bytes_per_s: bytes(writes),
+        read_mean_us: read.map(|(mean, _)| mean),
+        read_p99_us: read.map(|(_, p99)| p99),
+        write_mean_us: write.map(|(mean, _)| mean),
+        write_p99_us: write.map(|(_, p99)| p99),
+        queue: queue(count(reads), read.map(|(mean, _)| mean))
+            + queue(count(writes), write.map(|(mean, _)| mean)),
+    }
+}
+
+/// Mean and p99 of those that were counted between two samples, microseconds; `None` where there
+/// were none. Within a bucket of the histogram latencies are taken to be spread evenly.
+fn took((old, now): (&IoStatsJson, &IoStatsJson)) -> Option<(f64, f64)> {
+    let (old, now) = (&old.latency, &now.latency);
+    let count = now.count.checked_sub(old.count).filter(|&n| n > 0)?;
+    let mean = now.sum_ns.saturating_sub(old.sum_ns) as f64 / count as f64;
+    let wanted = 0.99 * count as f64;
+    let (mut low_ns, mut below) = (0.0, 0.0);
+    for (at, bucket) in now.buckets.iter().enumerate() {
+        let was = old.buckets.get(at).map_or(0, |old| old.count);
+        let (high_ns, up_to) = (
+            bucket.below_ns as f64,
+            bucket.count.saturating_sub(was) as f64,
+        );
+        if up_to >= wanted {
+            let share = (wanted - below) / (up_to - below);
+            let p99 = low_ns + share * (high_ns - low_ns);
+            return Some((mean / 1e3, p99.min(now.max_ns as f64) / 1e3));
+        }
+        (low_ns, below) = (high_ns, up_to);
+    }
+    Some((mean / 1e3, now.max_ns as f64 / 1e3))
+}
+
+const COLUMNS: [&str; 12] = [
+    "r/s", "w/s", "rMB/s", "wMB/s", "r_us", "r99_us", "w_us", "w99_us", "queue", "hedged/s",
+    "log/s", "logMB/s",
+];
+
+fn cells(rates: &RatesJson, hedged: f64, log: Option<(f64, f64)>) -> [String; 12] {
+    let one = |value: f64| format!("{value:.1}");
+    let us = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}"));
+    let mb = |bytes: f64| format!("{:.1}", bytes / MEGABYTE);
+    let log = log.map(|(writes, bytes)| (one(writes), mb(bytes)));
+    let (log_writes, log_bytes) = log.unwrap_or_else(|| ("-".to_owned(), "-".to_owned()));
+    [
+        one(rates.reads_per_s),
+        one(rates.writes_per_s),
+        mb(rates.read_bytes_per_s),
+        mb(rates.written_bytes_per_s),
+        us(rates.read_mean_us),
+        us(rates.read_p99_us),
+        us(rates.write_mean_us),
+        us(rates.write_p99_us),
+        one(rates.queue),
+        one(hedged),
+        log_writes,
+        log_bytes,
+    ]
+}
+
+/// A report: a head, a line for each array, and one for each member below it.
+fn text(report: &IostatJson, is_first: bool) -> String {
+    let mut rows = Vec::new();
+    for array in &report.arrays {
+        let log = (array.log_writes_per_s, array.log_written_bytes_per_s);
+        let cells = cells(&array.rates, array.hedged_reads_per_s, Some(log));
+        rows.push((shown(&array.name, ' '), cells));
+        for member in array.members.iter().flatten() {
+            let device = member.device.as_deref().unwrap_or(&member.state);
+            let name = format!("  {} {}", member.slot, shown(device, ' '));
+            rows.push((
+                name,
+                self::cells(&member.rates, member.hedged_reads_per_s, None),
+            ));
+        }
+    }
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max();
+    let width = width.unwrap_or(0).max(12);
+    let mut text = if is_first {
+        String::new()
+    } else {
+        "\n".to_owned()
+    };
+    let mut line = |name: &str, cells: &[String]| {
+        text.push_str(&format!("{name:width$}"));
+        cells
+            .iter()
+            .for_each(|cell| text.push_str(&format!(" {cell:>8}")));
+        text.push('\n');
+    };
+    line("ARRAY", &COLUMNS.map(str::to_owned));
+    rows.iter().for_each(|(name, cells)| line(name, cells));
+    if report.arrays.is_empty() {
+        text.push_str("no array is in service\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::view::latency::{BucketJson, DistributionJson};
+    use crate::view::stats::MemberStatsJson;
+
+    use super::*;
+
+    fn counted(count: u64, bytes: u64, sum_ns: u64, buckets: &[(u64, u64)]) -> IoStatsJson {
+        let bucket = |&(below_ns, count)| BucketJson { below_ns, count };
+        IoStatsJson {
+            count,
+            bytes,
+            latency: DistributionJson {
+                count,
+                sum_ns,
+                max_ns: 900_000,
+                recent: None,
+                buckets: buckets.iter().map(bucket).collect(),
+            },
+        }
+    }
+
+    fn stats(served_s: u64, reads: IoStatsJson) -> StatsJson {
+        let member = MemberStatsJson {
+            slot: 3,
+            reads: reads.clone(),
+            ..MemberStatsJson::default()
+        };
+        StatsJson {
+            name: "data".to_owned(),
+            uuid: "u".to_owned(),
+            served_ns: served_s * 1_000_000_000,
+            reads,
+            log_written_bytes: served_s * 10,
+            members: vec![member],
+            ..StatsJson::default()
+        }
+    }
+
+    #[test]
+    fn rates_are_differences_by_the_time_between_two_samples() {
+        let old = [stats(
+            100,
+            counted(1000, 1 << 20, 1_000_000_000, &[(8192, 500), (16384, 1000)]),
+        )];
+        // 200 more in two seconds: 100 below 8.192 µs, 100 below 16.384.
+        let now = [stats(
+            102,
+            counted(1200, 3 << 20, 1_002_000_000, &[(8192, 600), (16384, 1200)]),
+        )];
+        let array = report(&old, &now, false, true).arrays.remove(0);
+        assert_eq!(array.interval_s, 2.0);
+        assert_eq!(
+            (array.rates.reads_per_s, array.rates.writes_per_s),
+            (100.0, 0.0)
+        );
+        assert_eq!(array.rates.read_bytes_per_s, f64::from(1 << 20));
+        assert_eq!(array.rates.read_mean_us, Some(10.0));
+        let p99 = array.rates.read_p99_us.expect("there were reads");
+        assert!((p99 - 16.22).abs() < 0.01, "{p99}");
+        // 100 a second that take 10 µs each.
+        assert!((array.rates.queue - 0.001).abs() < 1e-9);
+        assert_eq!(array.rates.write_p99_us, None);
+        assert_eq!(array.log_written_bytes_per_s, 10.0);
+        let member = &array.members.expect("they were asked for")[0];
+        assert_eq!((member.slot, member.rates.reads_per_s), (3, 100.0));
+        assert!(report(&old, &now, false, false).arrays[0].members.is_none());
+    }
+
+    #[test]
+    fn what_began_between_two_samples_counts_from_its_beginning() {
+        let old = [stats(100, counted(1000, 0, 0, &[(8192, 1000)]))];
+        let now = [stats(4, counted(400, 0, 0, &[(8192, 400)]))];
+        let array = report(&old, &now, false, true).arrays.remove(0);
+        assert_eq!((array.interval_s, array.rates.reads_per_s), (4.0, 100.0));
+        // A member that took the slot anew, of an array that went on.
+        let mut now = stats(110, counted(2000, 0, 0, &[(8192, 2000)]));
+        now.members[0].reads = counted(50, 0, 0, &[(8192, 50)]);
+        let array = report(&old, &[now], false, true).arrays.remove(0);
+        assert_eq!(array.rates.reads_per_s, 100.0);
+        assert_eq!(array.members.expect("asked for")[0].rates.reads_per_s, 5.0);
+    }
+
+    #[test]
+    fn a_report_begins_with_its_head_and_says_when_there_is_nothing() {
+        let now = [stats(
+            10,
+            counted(100, 0, 1_000_000, &[(8192, 0), (16384, 100)]),
+        )];
+        let first = text(&report(&[], &now, true, true), true);
+        let lines: Vec<&str> = first.lines().collect();
+        assert!(
+            lines[0].starts_with("ARRAY") && lines[0].ends_with("logMB/s"),
+            "{first}"
+        );
+        assert!(
+            lines[1].starts_with("data ") && lines[2].starts_with("  3 "),
+            "{first}"
+        );
+        assert!(
+            lines.iter().all(|line| line.len() == lines[0].len()),
+            "{first}"
+        );
+        let next = text(&report(&now, &[], false, true), false);
+        assert!(next.starts_with("\nARRAY") && next.ends_with("no array is in service\n"));
+    }
+}

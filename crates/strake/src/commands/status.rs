@@ -1,0 +1,172 @@
+//! `strake status`: one line an array, for scripts and login banners.
+//!
+//! Invariants: the daemon is waited for only [`PATIENCE`], so that no login hangs with it; a line
+//! is one line, whatever names hold. Deliberately absent: what a line has no room for (`show`).
+
+use std::time::Duration;
+
+use crate::api::{ArrayJson, StatusJson};
+use crate::cli::client::Client;
+use crate::cli::output::{self, Table};
+use crate::cli::paint::{Mood, Paint};
+use crate::cli::{Context, Ended, print, url};
+use crate::commands::{offline, shown_exit, worst_exit};
+use crate::common::errors::Exit;
+use crate::common::size;
+
+/// How long the daemon may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) fn run(context: &Context, name: Option<&str>) -> Ended {
+    let client = Client::find(&context.dir)?;
+    let here = client.is_none();
+    let arrays: Vec<ArrayJson> = match (client, name) {
+        (Some(client), Some(name)) => vec![client.get_within(&url(name, "")?, PATIENCE)?],
+        (Some(client), None) => client.get_within("/v1/arrays", PATIENCE)?,
+        (None, Some(name)) => vec![offline::shown(context, &offline::found(context, name)?)],
+        (None, None) => {
+            let found = offline::scan(context, &[]);
+            found.iter().map(|a| offline::shown(context, a)).collect()
+        }
+    };
+    if here {
+        offline::say_no_daemon(context);
+    }
+    let lines: Vec<StatusJson> = arrays.iter().map(line).collect();
+    match context.json {
+        true => context.say(&lines, |_| String::new()),
+        false => {
+            print(text(&lines, Paint::of_stdout()).as_bytes());
+        }
+    }
+    Ok(match name {
+        Some(_) => lines[0].exit,
+        None => worst_exit(&arrays),
+    })
+}
+
+fn line(array: &ArrayJson) -> StatusJson {
+    let in_sync = |m: &&crate::api::MemberJson| m.state == "in_sync";
+    StatusJson {
+        name: array.name.clone(),
+        uuid: array.uuid.clone(),
+        state: array.state.clone(),
+        level: array.level.clone(),
+        size_bytes: array.size_bytes,
+        members: array.members.len() as u64,
+        in_sync: array.members.iter().filter(in_sync).count() as u64,
+        spares: array.spares.len() as u64,
+        jobs: array.jobs.clone(),
+        remarks: remarks(array),
+        exit: shown_exit(array),
+    }
+}
+
+/// What is wrong or under way.
+fn remarks(array: &ArrayJson) -> Vec<String> {
+    let mut all = Vec::new();
+    if shown_exit(array) == Exit::TooFew as u8 {
+        all.push("too few members found to start it".to_owned());
+    }
+    if array.state == "unknown" {
+        all.push("another process holds members".to_owned());
+    }
+    for member in &array.members {
+        let Some(slot) = member.slot else { continue };
+        if member.state != "in_sync" {
+            let was = member.was.as_ref();
+            let was = was.map_or_else(String::new, |was| format!(" (was {})", was.device));
+            all.push(format!("slot {slot} {}{was}", member.state));
+        }
+        if member.slow {
+            all.push(format!("slot {slot} is slow"));
+        }
+    }
+    all.extend(array.jobs.iter().map(|job| {
+        let left = job.eta_s.map(|s| format!(", {} left", size::seconds(s)));
+        output::job_short(job) + &left.unwrap_or_default()
+    }));
+    if array.unreadable_bytes > 0 {
+        all.push(format!(
+            "unreadable {}",
+            size::bytes(array.unreadable_bytes)
+        ));
+    }
+    if array.undecided_bytes > 0 {
+        all.push(format!("undecided {}", size::bytes(array.undecided_bytes)));
+    }
+    if !array.set_aside.is_empty() {
+        let devices = size::count(array.set_aside.len(), "device");
+        all.push(format!("{devices} set aside"));
+    }
+    all
+}
+
+fn text(lines: &[StatusJson], paint: Paint) -> String {
+    if lines.is_empty() {
+        return "no arrays\n".to_owned();
+    }
+    let mut table = Table::without_head();
+    for line in lines {
+        let mood = match line.state.as_str() {
+            _ if line.exit == Exit::TooFew as u8 => Mood::Worst,
+            "optimal" if !line.remarks.is_empty() && line.jobs.is_empty() => Mood::Bad,
+            state => Mood::of_state(state),
+        };
+        let cells = vec![
+            line.name.clone(),
+            line.state.clone(),
+            format!("level {}", line.level),
+            format!("{}/{} in sync", line.in_sync, line.members),
+            size::bytes(line.size_bytes),
+            line.remarks.join("; "),
+        ];
+        table.painted(cells, 1, mood);
+    }
+    table.text_in(0, paint)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::{MemberJson, WasJson};
+
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_is_wrong_and_stays_a_line() {
+        let member = |slot, state: &str| MemberJson {
+            slot: Some(slot),
+            state: state.to_owned(),
+            ..MemberJson::default()
+        };
+        let mut lost = member(1, "missing");
+        lost.was = Some(WasJson {
+            device: "/dev/a\nb".to_owned(),
+            ..WasJson::default()
+        });
+        let mut slow = member(2, "in_sync");
+        slow.slow = true;
+        let array = ArrayJson {
+            name: "data".to_owned(),
+            state: "degraded".to_owned(),
+            level: "5".to_owned(),
+            size_bytes: 1 << 30,
+            unreadable_bytes: 4096,
+            members: vec![member(0, "in_sync"), lost, slow],
+            ..ArrayJson::default()
+        };
+        let lines = [line(&array)];
+        assert_eq!(lines[0].exit, Exit::Degraded as u8);
+        let plain = text(&lines, Paint::none());
+        assert_eq!(
+            plain,
+            "data  degraded  level 5  2/3 in sync  1 GiB  slot 1 missing (was /dev/a\\nb); \
+             slot 2 is slow; unreadable 4 KiB\n"
+        );
+        let painted = text(&lines, Paint::always());
+        assert!(
+            painted.contains("\u{1b}[33mdegraded\u{1b}[0m  level"),
+            "{painted:?}"
+        );
+    }
+}

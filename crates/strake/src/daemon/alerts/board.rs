@@ -1,0 +1,113 @@
+//! What is known of the channels, for `strake alert status` and metrics; and questions to them.
+//!
+//! Invariant: the lock is never held over I/O, so looking waits for no channel.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::api::{AlertChannelJson, AlertTestJson};
+use crate::common::errors::{Code, Failure};
+
+/// A channel is given its time, and a little more.
+const TEST_PATIENCE: Duration = Duration::from_secs(310);
+
+/// A test of these channels, and where its result goes.
+#[derive(Debug)]
+pub(super) struct Test {
+    pub(super) channels: Vec<String>,
+    pub(super) answer: oneshot::Sender<Vec<AlertTestJson>>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    channels: Mutex<Vec<AlertChannelJson>>,
+    unwritten: AtomicU64,
+    tests: Mutex<Option<mpsc::UnboundedSender<Test>>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Board {
+    /// The channels begin.
+    pub(super) fn begin(
+        &self,
+        channels: Vec<AlertChannelJson>,
+        tests: mpsc::UnboundedSender<Test>,
+    ) {
+        *locked(&self.channels) = channels;
+        *locked(&self.tests) = Some(tests);
+    }
+
+    /// Something of a channel is changed.
+    pub(super) fn with(&self, name: &str, change: impl FnOnce(&mut AlertChannelJson)) {
+        let mut channels = locked(&self.channels);
+        if let Some(channel) = channels.iter_mut().find(|channel| channel.name == name) {
+            change(channel);
+        }
+    }
+
+    /// Files of the spool that could not be written yet.
+    pub(super) fn set_unwritten(&self, files: u64) {
+        self.unwritten.store(files, Ordering::Relaxed);
+    }
+    pub(crate) fn unwritten(&self) -> u64 {
+        self.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// The channels.
+    pub(crate) fn channels(&self) -> Vec<AlertChannelJson> {
+        locked(&self.channels).clone()
+    }
+
+    /// Sends a test by a channel, or by all, and answers what came of it. Blocks.
+    ///
+    /// # Errors
+    /// There is no such channel, or none at all.
+    pub(crate) fn test(
+        &self,
+        name: Option<&str>,
+        dry_run: bool,
+    ) -> Result<Vec<AlertTestJson>, Failure> {
+        let mut names: Vec<String> = self.channels().into_iter().map(|c| c.name).collect();
+        if names.is_empty() {
+            let found = "the configuration of the daemon has no [[alerts]]";
+            return Err(Failure::new(Code::ChannelNotFound, found));
+        }
+        if let Some(name) = name {
+            let found = format!(
+                "no channel has the name '{name}': there are {}",
+                names.join(", ")
+            );
+            names.retain(|channel| channel == name);
+            if names.is_empty() {
+                return Err(Failure::new(Code::ChannelNotFound, found));
+            }
+        }
+        if dry_run {
+            let would = |channel| AlertTestJson {
+                channel,
+                delivered: false,
+                error: None,
+                dry_run,
+            };
+            return Ok(names.into_iter().map(would).collect());
+        }
+        let (answer, answered) = oneshot::channel();
+        let test = Test {
+            channels: names,
+            answer,
+        };
+        let gone = || Failure::new(Code::Internal, "the alerts of the daemon have ended");
+        let sent = locked(&self.tests).as_ref().map(|tests| tests.send(test));
+        sent.and_then(Result::ok).ok_or_else(gone)?;
+        let wait = async { tokio::time::timeout(TEST_PATIENCE, answered).await };
+        let done = tokio::runtime::Handle::current().block_on(wait);
+        done.map_err(|_| gone())?.map_err(|_| gone())
+    }
+}

@@ -1,0 +1,357 @@
+//! What lasts: that an array is degraded, failed, has unreadable blocks, no spare, or does not
+//! start.
+//!
+//! Events say what happened; a condition is what is so until it ends. The daemon looks at the
+//! arrays in service, compares with what was so, and tells what began and what ended.
+//!
+//! Invariants: a condition ends only when its array is seen without it, or is destroyed: an array
+//! that is stopped keeps its conditions, and they are not told meanwhile. What is open outlives the
+//! daemon (`spool` keeps it), so that an end during a restart is told too. Time is an argument.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::{ArrayJson, EventJson};
+use crate::common::events::Severity;
+use crate::daemon::alerts::message::{Change, Item};
+
+/// Conditions that are remembered.
+const OPEN_MAX: usize = 1024;
+
+/// What may be so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Condition {
+    Degraded,
+    Failed,
+    Unreadable,
+    Undecided,
+    NoSpare,
+    NotStarted,
+}
+
+/// The subject of a condition: one array can have one of each at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Subject {
+    State,
+    Blocks,
+    Strips,
+    Spares,
+    Start,
+}
+
+impl Condition {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Condition::Degraded => "degraded",
+            Condition::Failed => "array_failed",
+            Condition::Unreadable => "unreadable_blocks",
+            Condition::Undecided => "undecided_strips",
+            Condition::NoSpare => "no_spare",
+            Condition::NotStarted => "not_started",
+        }
+    }
+
+    pub(super) fn severity(self) -> Severity {
+        match self {
+            Condition::Degraded | Condition::NoSpare => Severity::Warning,
+            Condition::Failed
+            | Condition::Unreadable
+            | Condition::Undecided
+            | Condition::NotStarted => Severity::Critical,
+        }
+    }
+
+    /// Behind the name of an array.
+    pub(super) fn says(self) -> &'static str {
+        match self {
+            Condition::Degraded => "is degraded",
+            Condition::Failed => "is failed",
+            Condition::Unreadable => "has unreadable blocks",
+            Condition::Undecided => "has undecided strips",
+            Condition::NoSpare => "has no spare for a missing member",
+            Condition::NotStarted => "is not started",
+        }
+    }
+
+    /// The same when it is over.
+    pub(super) fn says_ended(self) -> &'static str {
+        match self {
+            Condition::Degraded | Condition::Failed => "is optimal again",
+            Condition::Unreadable => "has no unreadable blocks any more",
+            Condition::Undecided => "has no undecided strips any more",
+            Condition::NoSpare => "needs no spare any more",
+            Condition::NotStarted => "is started",
+        }
+    }
+
+    fn subject(self) -> Subject {
+        match self {
+            Condition::Degraded | Condition::Failed => Subject::State,
+            Condition::Unreadable => Subject::Blocks,
+            Condition::Undecided => Subject::Strips,
+            Condition::NoSpare => Subject::Spares,
+            Condition::NotStarted => Subject::Start,
+        }
+    }
+}
+
+/// An array, by its uuid (by its name where it never served here), and what of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Key {
+    pub(super) array: String,
+    subject: Subject,
+}
+
+/// A condition that lasts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Open {
+    pub(super) key: Key,
+    /// The array's name.
+    pub(super) name: String,
+    pub(super) condition: Condition,
+    /// RFC 3339.
+    pub(super) since: String,
+    /// It was seen in this life of the daemon.
+    #[serde(skip)]
+    pub(super) seen: bool,
+}
+
+impl Open {
+    pub(super) fn item(&self, change: Change, time: &str) -> Item {
+        Item::Condition {
+            key: self.key.clone(),
+            array: self.name.clone(),
+            condition: self.condition,
+            change,
+            since: self.since.clone(),
+            time: time.to_owned(),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Conditions {
+    open: BTreeMap<Key, Open>,
+}
+
+/// What is so of an array in service.
+fn of(array: &ArrayJson) -> BTreeSet<Condition> {
+    let mut so = BTreeSet::new();
+    match array.state.as_str() {
+        "degraded" => so.insert(Condition::Degraded),
+        "failed" => so.insert(Condition::Failed),
+        _ => false,
+    };
+    if array.unreadable_bytes > 0 {
+        so.insert(Condition::Unreadable);
+    }
+    if array.undecided_bytes > 0 {
+        so.insert(Condition::Undecided);
+    }
+    // The second in a slot is to take the place of the first.
+    let slots: BTreeSet<u8> = array.members.iter().filter_map(|m| m.slot).collect();
+    let served = |slot: &u8| {
+        let mut of = array.members.iter().filter(|m| m.slot == Some(*slot));
+        of.any(|m| matches!(m.state.as_str(), "in_sync" | "rebuilding"))
+    };
+    let out = matches!(array.state.as_str(), "degraded" | "failed");
+    if out && array.spares.is_empty() && !slots.iter().all(served) {
+        so.insert(Condition::NoSpare);
+    }
+    so
+}
+
+impl Conditions {
+    /// With what was open when the daemon ended.
+    pub(super) fn new(open: Vec<Open>) -> Conditions {
+        let open = open.into_iter().map(|open| (open.key.clone(), open));
+        Conditions {
+            open: open.collect(),
+        }
+    }
+
+    /// What is open.
+    pub(super) fn open(&self) -> impl Iterator<Item = &Open> {
+        self.open.values()
+    }
+
+    fn begin(&mut self, uuid: &str, name: &str, condition: Condition, time: &str) -> Option<Item> {
+        let key = Key {
+            array: uuid.to_owned(),
+            subject: condition.subject(),
+        };
+        let full = self.open.len() >= OPEN_MAX;
+        match self.open.get_mut(&key) {
+            Some(open) if open.condition == condition => {
+                open.name = name.to_owned();
+                let again = !std::mem::replace(&mut open.seen, true);
+                again.then(|| open.item(Change::Lasts, time))
+            }
+            None if full => None,
+            _ => {
+                let open = Open {
+                    key: key.clone(),
+                    name: name.to_owned(),
+                    condition,
+                    since: time.to_owned(),
+                    seen: true,
+                };
+                let item = open.item(Change::Began, time);
+                self.open.insert(key, open);
+                Some(item)
+            }
+        }
+    }
+
+    /// Compares arrays in service with what was so.
+    pub(super) fn look(&mut self, arrays: &[ArrayJson], time: &str) -> Vec<Item> {
+        let mut items = Vec::new();
+        for array in arrays {
+            let so = of(array);
+            // It serves, so it was started.
+            let over = |open: &Open| {
+                let own = open.key.array == array.uuid
+                    || open.key.subject == Subject::Start && open.key.array == array.name;
+                own && !so.iter().any(|c| c.subject() == open.key.subject)
+            };
+            let ended: Vec<Key> = self
+                .open()
+                .filter(|open| over(open))
+                .map(|open| open.key.clone())
+                .collect();
+            for key in ended {
+                let open = self.open.remove(&key);
+                items.extend(open.map(|open| {
+                    Open {
+                        name: array.name.clone(),
+                        ..open
+                    }
+                    .item(Change::Ended, time)
+                }));
+            }
+            for condition in so {
+                items.extend(self.begin(&array.uuid, &array.name, condition, time));
+            }
+        }
+        items
+    }
+
+    /// What an event says of what lasts.
+    pub(super) fn follow(&mut self, event: &EventJson) -> Option<Item> {
+        let array = event.array.as_deref()?;
+        match event.event.as_str() {
+            "start_refused" => self.begin(array, array, Condition::NotStarted, &event.time),
+            // Whatever was so of it is gone with it.
+            "destroyed" => {
+                self.open.retain(|_, open| open.name != array);
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn array(state: &str, members: &[(u8, &str)]) -> ArrayJson {
+        let member = |&(slot, state): &(u8, &str)| crate::api::MemberJson {
+            slot: Some(slot),
+            state: state.to_owned(),
+            ..crate::api::MemberJson::default()
+        };
+        ArrayJson {
+            name: "data".to_owned(),
+            uuid: "u".to_owned(),
+            state: state.to_owned(),
+            members: members.iter().map(member).collect(),
+            ..ArrayJson::default()
+        }
+    }
+
+    /// Conditions and what became of them.
+    fn told(items: &[Item]) -> Vec<(&str, Change)> {
+        let each = items.iter().map(|item| match item {
+            Item::Condition { change, .. } => (item.name(), *change),
+            other => panic!("{other:?}"),
+        });
+        each.collect()
+    }
+
+    const OUT: &[(u8, &str)] = &[(0, "in_sync"), (1, "missing")];
+    const WHOLE: &[(u8, &str)] = &[(0, "in_sync"), (1, "in_sync")];
+
+    #[test]
+    fn a_channel_can_name_each_condition() {
+        let all = [
+            Condition::Degraded,
+            Condition::Failed,
+            Condition::Unreadable,
+            Condition::Undecided,
+            Condition::NoSpare,
+            Condition::NotStarted,
+        ];
+        assert_eq!(
+            all.map(Condition::as_str),
+            crate::config::alerts::CONDITIONS
+        );
+    }
+
+    #[test]
+    fn a_condition_is_told_when_it_begins_and_when_it_ends() {
+        let mut all = Conditions::default();
+        assert_eq!(told(&all.look(&[array("optimal", WHOLE)], "1")), []);
+        let began = all.look(&[array("degraded", OUT)], "2");
+        let both = [("degraded", Change::Began), ("no_spare", Change::Began)];
+        assert_eq!(told(&began), both);
+        assert_eq!(told(&all.look(&[array("degraded", OUT)], "3")), []);
+        let worse = all.look(&[array("failed", OUT)], "4");
+        assert_eq!(told(&worse), [("array_failed", Change::Began)]);
+        // It does not serve: nothing is known of it.
+        assert_eq!(told(&all.look(&[], "5")), []);
+        let ended = all.look(&[array("optimal", WHOLE)], "6");
+        let both = [("array_failed", Change::Ended), ("no_spare", Change::Ended)];
+        assert_eq!(told(&ended), both);
+        assert_eq!(all.open().count(), 0);
+    }
+
+    #[test]
+    fn what_was_open_is_told_again_or_ended_in_the_next_life() {
+        let mut before = Conditions::default();
+        before.look(&[array("degraded", OUT)], "1");
+        let kept: Vec<Open> = before.open().cloned().collect();
+        let kept = serde_json::to_vec(&kept).expect("JSON");
+        let kept = || Conditions::new(serde_json::from_slice(&kept).expect("the same"));
+        let mut again = kept();
+        let first = again.look(&[array("degraded", OUT)], "2");
+        let both = [("degraded", Change::Lasts), ("no_spare", Change::Lasts)];
+        assert_eq!(told(&first), both);
+        assert_eq!(told(&again.look(&[array("degraded", OUT)], "3")), []);
+        let ended = kept().look(&[array("optimal", WHOLE)], "2");
+        let both = [("degraded", Change::Ended), ("no_spare", Change::Ended)];
+        assert_eq!(told(&ended), both);
+    }
+
+    #[test]
+    fn an_array_that_does_not_start_is_a_condition_until_it_serves_or_is_destroyed() {
+        let event = |name: &str| EventJson {
+            array: Some("data".to_owned()),
+            event: name.to_owned(),
+            ..EventJson::default()
+        };
+        let mut all = Conditions::default();
+        let began = all.follow(&event("start_refused")).expect("told");
+        assert_eq!(told(&[began]), [("not_started", Change::Began)]);
+        assert!(all.follow(&event("start_refused")).is_none());
+        let ended = all.look(&[array("optimal", WHOLE)], "2");
+        assert_eq!(told(&ended), [("not_started", Change::Ended)]);
+        all.follow(&event("start_refused"));
+        all.follow(&event("destroyed"));
+        assert_eq!(all.open().count(), 0);
+    }
+}

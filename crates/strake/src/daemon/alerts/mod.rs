@@ -1,0 +1,426 @@
+//! Alerts: what is wrong, told by mail, by webhooks and by programs.
+//!
+//! Order: events and looks at the arrays → items (`message`, `conditions`) → a group a channel
+//! (`group`) → a message → the spool on disk (`spool`), and the channel's line (`ways`) →
+//! delivered.
+//!
+//! Invariants: all of it is on threads of its own: arrays, events and commands wait for nothing
+//! here. Events up to the one that a channel was told of last are kept with the spool, so a daemon
+//! that is killed tells what it had not told yet. Conditions are told when they begin, while they
+//! last, at the start of the daemon, and when they end. Deliberately absent: another transport of
+//! events than the log of the daemon (`events`).
+
+pub(crate) mod board;
+mod conditions;
+mod exec;
+mod group;
+mod mail;
+pub(crate) mod message;
+mod secret;
+mod spool;
+mod ways;
+mod webhook;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::api::{AlertChannelJson, AlertTestJson, EventJson};
+use crate::common::events;
+use crate::common::time::rfc3339;
+use crate::config::alerts::{Channel, Target};
+use crate::daemon::alerts::board::Test;
+use crate::daemon::alerts::conditions::{Conditions, Open};
+use crate::daemon::alerts::group::Group;
+use crate::daemon::alerts::message::{Draft, Item, Message, Seen};
+use crate::daemon::alerts::spool::{Found, Kept, Spool};
+use crate::daemon::alerts::ways::{Courier, Delivered, Line};
+use crate::daemon::service::Service;
+
+/// How often arrays are looked at without an event.
+const LOOK_PERIOD: Duration = Duration::from_secs(10);
+/// How often events that nobody wanted are kept as looked at.
+const KEEP_PERIOD: Duration = Duration::from_secs(60);
+/// The disk gets so long to keep what is not delivered, when the daemon ends.
+const END_PATIENCE: Duration = Duration::from_secs(3);
+
+/// The alerts of a daemon, until they are ended.
+#[derive(Debug)]
+pub(crate) struct Alerts {
+    end: Option<oneshot::Sender<()>>,
+    ended: Receiver<()>,
+}
+
+impl Alerts {
+    /// Begins, if there is a channel.
+    pub(crate) fn begin(service: &Arc<Service>, channels: &[Channel]) -> Option<Alerts> {
+        if channels.is_empty() {
+            return None;
+        }
+        // What happens from here on is told to a channel that is new.
+        let newest = service.events().newest();
+        let (end, asked) = oneshot::channel();
+        let (tell, ended) = channel();
+        let (service, channels) = (Arc::clone(service), channels.to_vec());
+        let thread = std::thread::Builder::new().name("alerts".to_owned());
+        let spawned = thread.spawn(move || {
+            match crate::common::process::runtime() {
+                Ok(runtime) => {
+                    runtime.block_on(Teller::run(service, channels, newest, asked));
+                    // A program or a look that hangs keeps no daemon from its end.
+                    runtime.shutdown_background();
+                }
+                Err(failure) => tracing::error!(%failure, "there are no alerts"),
+            }
+            // Nobody may wait.
+            let _ = tell.send(());
+        });
+        if let Err(error) = spawned {
+            tracing::error!(%error, "there are no alerts");
+            return None;
+        }
+        Some(Alerts {
+            end: Some(end),
+            ended,
+        })
+    }
+
+    /// Keeps what is not delivered, and ends.
+    pub(crate) fn end(mut self) {
+        // It may have ended by itself.
+        let _ = self.end.take().map(|end| end.send(()));
+        let _ = self.ended.recv_timeout(END_PATIENCE * 2);
+    }
+}
+
+/// A look at the arrays in service.
+type Looked = JoinHandle<Vec<Seen>>;
+
+/// The task that follows what happens.
+struct Teller {
+    service: Arc<Service>,
+    spool: Spool,
+    groups: Vec<Group>,
+    lines: Vec<Arc<Line>>,
+    conditions: Conditions,
+    /// The arrays in service, when they were looked at last.
+    arrays: Vec<Seen>,
+    /// The next event.
+    next: u64,
+    looking: Option<Looked>,
+    /// When what was told was kept last, and up to which event.
+    kept_at: Instant,
+    kept_to: u64,
+    /// Something happened since the last look began.
+    look_again: bool,
+}
+
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "localhost".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+fn now() -> String {
+    rfc3339(SystemTime::now())
+}
+
+/// A channel that did nothing yet.
+fn fresh(channel: &Channel) -> AlertChannelJson {
+    let (way, to) = match (&channel.mail, &channel.webhook, &channel.exec) {
+        (Some(mail), _, _) => ("mail", mail.to.join(", ")),
+        (_, Some(webhook), _) => {
+            // Its path may be a secret.
+            let target = webhook.url.as_ref().map(|url| Target::of(url));
+            let host = target.and_then(Result::ok).map(|target| target.authority);
+            (
+                "webhook",
+                host.unwrap_or_else(|| "a URL that is kept secret".to_owned()),
+            )
+        }
+        (_, _, exec) => {
+            let program = exec.as_ref().and_then(|exec| exec.command.first());
+            ("exec", program.cloned().unwrap_or_default())
+        }
+    };
+    AlertChannelJson {
+        name: channel.name.clone(),
+        way: way.to_owned(),
+        to,
+        severity: channel.severity.as_str().to_owned(),
+        ..AlertChannelJson::default()
+    }
+}
+
+fn item_of(event: &EventJson) -> Item {
+    // One that is not in the catalogue is of another version of the daemon.
+    let severity = events::severity(&event.event, event.effect.as_deref());
+    Item::Event(event.clone(), severity.unwrap_or_default())
+}
+
+impl Teller {
+    async fn run(
+        service: Arc<Service>,
+        channels: Vec<Channel>,
+        newest: u64,
+        mut asked: oneshot::Receiver<()>,
+    ) {
+        let folders = service.dir().alerts();
+        let open = tokio::task::spawn_blocking(move || Spool::open(&folders));
+        let (spool, found) = tokio::select! {
+            opened = open => match opened {
+                Ok(opened) => opened,
+                Err(error) => {
+                    tracing::error!(%error, "there are no alerts");
+                    return;
+                }
+            },
+            _ = &mut asked => return,
+        };
+        let (tests, mut tests_asked) = mpsc::unbounded_channel();
+        service
+            .alerts()
+            .begin(channels.iter().map(fresh).collect(), tests);
+        let mut work = JoinSet::new();
+        let mut teller = Teller::new(service, channels.clone(), newest, spool, found);
+        teller.keep();
+        for line in &teller.lines {
+            work.spawn(Arc::clone(line).run());
+        }
+        let events = Arc::clone(teller.service.events());
+        let mut newest = events.follow_within();
+        let mut period = tokio::time::interval(LOOK_PERIOD);
+        loop {
+            teller.follow();
+            teller.send_due(false);
+            teller.look();
+            let due = teller.due();
+            let due = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = &mut asked => break,
+                _ = newest.changed() => {}
+                _ = period.tick() => teller.look_again = true,
+                () = due => {}
+                looked = looked(&mut teller.looking) => teller.looked(looked),
+                Some(test) = tests_asked.recv() => {
+                    work.spawn(answer(channels.clone(), test));
+                }
+                Some(_) = work.join_next() => {}
+            }
+        }
+        teller.follow();
+        teller.send_due(true);
+        let spool = teller.spool.clone();
+        // Nothing is delivered from here on: what is kept is what is left.
+        work.shutdown().await;
+        spool.flush(END_PATIENCE);
+    }
+
+    fn new(
+        service: Arc<Service>,
+        channels: Vec<Channel>,
+        newest: u64,
+        spool: Spool,
+        mut found: Found,
+    ) -> Teller {
+        let events = service.events();
+        let kept = found.kept.unwrap_or_default();
+        let now = Instant::now();
+        let mut groups = Vec::new();
+        let mut lines = Vec::new();
+        for channel in channels {
+            // A new channel is not told of what was; a new journal begins anew.
+            let told = kept.told.get(&channel.name).copied();
+            let told = told.unwrap_or(newest).min(newest);
+            groups.push(Group::new(now, channel.clone(), told));
+            let left = found.messages.remove(&channel.name).unwrap_or_default();
+            let (board, events) = (Arc::clone(service.alerts()), Arc::clone(events));
+            let line = Line::new(channel, left, spool.clone(), board, events);
+            lines.push(Arc::new(line));
+        }
+        for (channel, messages) in found.messages {
+            if !messages.is_empty() {
+                let left = messages.len();
+                tracing::warn!(
+                    channel,
+                    left,
+                    "messages of a channel that is gone are dropped"
+                );
+            }
+            for (number, _) in messages {
+                spool.remove(&channel, number);
+            }
+        }
+        let next = groups.iter().map(Group::done).min().unwrap_or(newest) + 1;
+        Teller {
+            service,
+            spool,
+            groups,
+            lines,
+            conditions: Conditions::new(kept.open),
+            arrays: Vec::new(),
+            next,
+            looking: None,
+            kept_at: now,
+            kept_to: newest,
+            look_again: true,
+        }
+    }
+
+    fn push(&mut self, item: &Item) {
+        let now = Instant::now();
+        for group in &mut self.groups {
+            group.push(now, item);
+        }
+    }
+
+    /// Takes what has happened.
+    fn follow(&mut self) {
+        let events = self.service.events().since(self.next);
+        let Some(last) = events.last() else { return };
+        self.next = last.sequence + 1;
+        for event in &events {
+            self.push(&item_of(event));
+            if let Some(item) = self.conditions.follow(event) {
+                self.push(&item);
+            }
+            self.look_again |= event.array.is_some();
+        }
+    }
+
+    /// Looks at the arrays, one look at a time.
+    fn look(&mut self) {
+        if self.looking.is_none() && std::mem::take(&mut self.look_again) {
+            let service = Arc::clone(&self.service);
+            self.looking = Some(tokio::task::spawn_blocking(move || service.seen()));
+        }
+    }
+
+    fn looked(&mut self, looked: Vec<Seen>) {
+        self.arrays = looked;
+        let time = now();
+        let arrays: Vec<_> = self.arrays.iter().map(|seen| seen.array.clone()).collect();
+        for item in self.conditions.look(&arrays, &time) {
+            self.push(&item);
+        }
+        let open: Vec<Open> = self.conditions.open().cloned().collect();
+        let now = Instant::now();
+        for group in &mut self.groups {
+            group.remind(now, &open, &time);
+        }
+        let unwritten = self.spool.unwritten();
+        self.service.alerts().set_unwritten(unwritten);
+        let done = self.groups.iter().map(Group::done).max();
+        if done > Some(self.kept_to) && self.kept_at.elapsed() > KEEP_PERIOD {
+            self.kept_to = done.unwrap_or_default();
+            self.keep();
+        }
+    }
+
+    fn due(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        self.groups
+            .iter_mut()
+            .filter_map(|group| group.due(now))
+            .min()
+    }
+
+    /// Makes messages of the groups that are due, or of all.
+    fn send_due(&mut self, all: bool) {
+        let now = Instant::now();
+        let mut sent = all;
+        for (group, line) in self.groups.iter_mut().zip(&self.lines) {
+            let Some((items, left_out)) = group.take(now, all) else {
+                continue;
+            };
+            let draft = Draft {
+                host: &host(),
+                items: &items,
+                left_out: &left_out,
+                dropped: line.take_dropped(),
+                arrays: &self.arrays,
+            };
+            line.push(draft.message());
+            sent = true;
+        }
+        if sent {
+            self.keep();
+        }
+    }
+
+    /// Keeps what was told so far.
+    fn keep(&mut self) {
+        let told = self
+            .groups
+            .iter()
+            .map(|group| (group.name().to_owned(), group.done()));
+        self.spool.keep(&Kept {
+            told: told.collect(),
+            open: self.conditions.open().cloned().collect(),
+        });
+        self.kept_at = Instant::now();
+    }
+}
+
+/// The end of a look; it never comes where none is under way.
+async fn looked(looking: &mut Option<Looked>) -> Vec<Seen> {
+    let Some(look) = looking else {
+        return std::future::pending().await;
+    };
+    let seen = look.await;
+    *looking = None;
+    seen.unwrap_or_default()
+}
+
+/// Sends a test by each of these channels, all at once.
+async fn answer(channels: Vec<Channel>, test: Test) {
+    let mut work = JoinSet::new();
+    for (at, name) in test.channels.iter().enumerate() {
+        let Some(channel) = channels.iter().find(|channel| channel.name == *name) else {
+            continue;
+        };
+        let channel = channel.clone();
+        work.spawn(async move {
+            let item = Item::Test { time: now() };
+            let draft = Draft {
+                host: &host(),
+                items: &[item],
+                left_out: &std::collections::BTreeMap::new(),
+                dropped: 0,
+                arrays: &[],
+            };
+            let message: Message = draft.message();
+            let sent = Courier::new(&channel)
+                .send(&message, &mut BTreeSet::new())
+                .await;
+            let error = match sent {
+                Ok(Delivered::Wholly) => None,
+                Ok(Delivered::Partly(why)) => Some(why),
+                Err(refused) => Some(refused.why),
+            };
+            let result = AlertTestJson {
+                channel: channel.name,
+                delivered: error.is_none(),
+                error,
+                dry_run: false,
+            };
+            (at, result)
+        });
+    }
+    let mut results = work.join_all().await;
+    results.sort_by_key(|(at, _)| *at);
+    // The client may have gone.
+    let results = results.into_iter().map(|(_, result)| result);
+    let _ = test.answer.send(results.collect());
+}

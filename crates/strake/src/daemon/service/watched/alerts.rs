@@ -1,0 +1,56 @@
+//! What alerts ask of the arrays, and what is asked of alerts.
+//!
+//! Invariant: looking waits for no change. Deliberately absent: what is told (`alerts`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::api::{AlertTestRequest, AlertTestsJson, AlertsJson};
+use crate::common::errors::Failure;
+use crate::daemon::alerts::board::Board;
+use crate::daemon::alerts::message::Seen;
+use crate::daemon::array::seats::Seat;
+use crate::daemon::service::Service;
+
+/// What a drive calls itself.
+fn called(seat: &Seat) -> Option<String> {
+    let parts = [("model", &seat.model), ("serial", &seat.serial)];
+    let parts = parts.map(|(what, value)| value.as_ref().map(|value| format!("{what} {value}")));
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+impl Service {
+    /// The channels of alerts.
+    pub(crate) fn alerts(&self) -> &Arc<Board> {
+        &self.alerts
+    }
+
+    /// The arrays in service, as alerts tell of them.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        let running = self.all_running();
+        let seen = running.iter().filter_map(|running| {
+            let array = self.placed(running.json().ok()?);
+            let seats = self.dir.seats(running.uuid);
+            let slots = array.members.iter().filter_map(|member| member.slot);
+            let drives = slots.filter_map(|slot| Some((slot, called(seats.seat(slot)?)?)));
+            let drives: BTreeMap<u8, String> = drives.collect();
+            Some(Seen { array, drives })
+        });
+        seen.collect()
+    }
+
+    /// What the channels did.
+    pub(crate) fn alert_status(&self) -> AlertsJson {
+        AlertsJson {
+            channels: self.alerts.channels(),
+            unwritten_files: self.alerts.unwritten(),
+        }
+    }
+
+    /// Sends a test by a channel, or by all.
+    pub(crate) fn alert_test(&self, asked: &AlertTestRequest) -> Result<AlertTestsJson, Failure> {
+        let channels = self.alerts.test(asked.channel.as_deref(), asked.dry_run)?;
+        Ok(AlertTestsJson { channels })
+    }
+}
