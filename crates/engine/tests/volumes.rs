@@ -15,7 +15,8 @@ use strake_engine::volumes::*;
 use strake_engine::{Router, VolumeMap};
 use strake_format::volumes::{VOLUME_AREA_BYTES, VOLUME_TABLE_BYTES, VOLUME_TABLE_OFFSETS};
 use strake_format::{
-    ArrayName, ArrayUuid, Level, Volume, VolumeTable, VolumeTableError, VolumeUuid, select_table,
+    ArrayName, ArrayUuid, ChosenTable, Level, Volume, VolumeTable, VolumeTableError, VolumeUuid,
+    select_table,
 };
 
 const UNIT: u64 = 64 << 10;
@@ -183,24 +184,40 @@ fn copies(bytes: &[u8]) -> [Result<Option<VolumeTable>, VolumeTableError>; 2] {
 
 /// The table that a start finds, once it has mended the copies; and with a copy lost after that.
 fn found(bytes: &[u8]) -> VolumeTable {
-    let chosen = select_table(&copies(bytes)).expect("one copy is whole, or none was ever written");
-    let mut disk = Disk {
-        durable: bytes.to_vec(),
-        now: bytes.to_vec(),
-    };
-    for step in repair(&chosen) {
-        disk.step(&step);
+    let whole = copies(bytes);
+    for unread in 0..2 {
+        let mut left = whole.clone();
+        left[unread] = Err(VolumeTableError::Unreadable);
+        if let Ok(chosen) = select_table(&left) {
+            // A later start can read the copy again: it finds no other table.
+            let later = copies(&repaired(bytes, &chosen));
+            assert_eq!(select_table(&later).map(|it| it.table), Ok(chosen.table));
+        }
     }
+    let chosen = select_table(&whole).expect("one copy is whole, or none was ever written");
+    let now = repaired(bytes, &chosen);
     let table = chosen.table.clone().unwrap_or_else(empty);
     if chosen.table.is_some() {
         for lost in 0..2 {
-            let mut left = copies(&disk.now);
+            let mut left = copies(&now);
             left[lost] = Err(VolumeTableError::Unreadable);
             let again = select_table(&left).expect("the other copy is whole");
             assert_eq!(again.table.as_ref(), Some(&table));
         }
     }
     table
+}
+
+/// What lies there once a start has mended the copies.
+fn repaired(bytes: &[u8], chosen: &ChosenTable) -> Vec<u8> {
+    let mut disk = Disk {
+        durable: bytes.to_vec(),
+        now: bytes.to_vec(),
+    };
+    for step in repair(chosen) {
+        disk.step(&step);
+    }
+    disk.now
 }
 
 /// What users have of their volumes.

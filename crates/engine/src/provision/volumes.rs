@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use strake_format::volumes::{
-    EXTENTS_MAX, Extent, VOLUME_TABLE_OFFSETS, VOLUMES_MAX, Volume, VolumeTable,
+    EXTENTS_MAX, Extent, VOLUME_TABLE_BYTES, VOLUME_TABLE_OFFSETS, VOLUMES_MAX, Volume, VolumeTable,
 };
 use strake_format::{ArrayName, ChosenTable, VolumeUuid};
 
@@ -140,15 +140,17 @@ fn tails(before: &VolumeTable, after: &VolumeTable) -> impl Iterator<Item = Rang
 }
 
 /// The steps that make both copies say the same after a start, before anything else is done with
-/// them. What was not acknowledged may have been written: it is so from now on.
+/// them. What was not acknowledged may have been written: it is so from now on. Where there is no
+/// table, a copy that could not be read becomes zeros: it may hold a first table that nobody
+/// acknowledged, and a later start that can read it would find volumes that this one did not.
 pub fn repair(chosen: &ChosenTable) -> Vec<Step> {
-    let Some(table) = &chosen.table else {
-        return Vec::new();
-    };
     let mut steps = Vec::new();
     for (offset, behind) in VOLUME_TABLE_OFFSETS.into_iter().zip(chosen.behind) {
         if behind {
-            steps.push(Step::Write(offset, table.encode(offset)));
+            steps.push(match &chosen.table {
+                Some(table) => Step::Write(offset, table.encode(offset)),
+                None => Step::Zero(offset..offset + VOLUME_TABLE_BYTES),
+            });
             steps.push(Step::Flush);
         }
     }

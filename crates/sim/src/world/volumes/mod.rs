@@ -225,14 +225,17 @@ impl Volumes {
     fn tasks(&self, steps: Vec<Step>) -> VecDeque<Task> {
         let shift = shift_units(self.table.unit_bytes) * self.table.unit_bytes;
         let here = |range: Range<u64>| range.start - shift..range.end - shift;
+        let place = |offset| VOLUME_TABLE_OFFSETS.iter().position(|at| *at == offset);
         let task = |step| match step {
-            Step::Zero(range) => Task::Zero(here(range)),
+            Step::Zero(range) => Task::Zero(match place(range.start) {
+                Some(copy) => copy as u64 * COPY_BYTES..(copy as u64 + 1) * COPY_BYTES,
+                None => here(range),
+            }),
             Step::Discard(range) => Task::Discard(here(range)),
             Step::Flush => Task::Flush,
             Step::Acknowledge => Task::Acknowledge,
             Step::Write(offset, bytes) => {
-                let copy = VOLUME_TABLE_OFFSETS.iter().position(|at| *at == offset);
-                Task::Write(copy.expect("a copy's place"), bytes)
+                Task::Write(place(offset).expect("a copy's place"), bytes)
             }
         };
         steps.into_iter().map(task).collect()

@@ -330,14 +330,15 @@ impl<'a> Site<'a> {
             }
         };
         let table = chosen.table.clone().unwrap_or_else(|| self.empty());
-        for step in volumes::repair(&chosen) {
-            if let Err(error) = self.client.carry_out(step, table.unit_bytes) {
-                tracing::warn!(
-                    error = why(error),
-                    "one copy of the table of volumes is behind the other"
-                );
-                break;
-            }
+        let mended = volumes::repair(&chosen)
+            .into_iter()
+            .try_for_each(|step| self.client.carry_out(step, table.unit_bytes));
+        if let Err(error) = mended {
+            let effect = format!(
+                "a start that finds the other copy may show volumes as they were: {}",
+                why(error)
+            );
+            self.note("volume_change_in_doubt", "copy not written", effect);
         }
         for volume in &table.volumes {
             if let Err(failure) = self.export(&table, volume) {
@@ -345,7 +346,9 @@ impl<'a> Site<'a> {
                 self.note("volume_not_served", "start", effect);
             }
         }
-        self.discard_leftovers(&table);
+        if mended.is_ok() {
+            self.discard_leftovers(&table);
+        }
         Carved::Table(table)
     }
 
