@@ -696,7 +696,7 @@ const ROWS: &[(&str, i32, &str)] = &[
     ("alert test nope", 3, "channel-not-found"),
     ("doctor extra", 2, "usage"),
     ("iostat nope", 2, "usage"),
-    ("status extra", 2, "usage"),
+    ("status extra", 3, "array-not-found"),
     ("top extra", 2, "usage"),
     ("completions tcsh", 2, "usage"),
 ];
