@@ -323,6 +323,11 @@ pub(crate) fn fuzz_smoke() -> Result<Outcome> {
     if !listed.ok {
         return Ok(Outcome::of(&listed, 20));
     }
+    // By itself: what the HTTP target needs takes the compiler longer than a target may run.
+    let built = host::logged("fuzz-build", 1800, &[&fuzz[..], &["build"]].concat())?;
+    if !built.ok {
+        return Ok(Outcome::of(&built, 40));
+    }
     let mut total = Outcome::default();
     for target in listed
         .text
@@ -336,7 +341,7 @@ pub(crate) fn fuzz_smoke() -> Result<Outcome> {
         let limit = format!("-max_total_time={FUZZ_S}");
         let run = ["run", target, &found, &kept, "--", &limit];
         let argv = [&fuzz[..], &run, &["-timeout=20", "-rss_limit_mb=4096"]];
-        let run = host::logged(&format!("fuzz-{target}"), 600, &argv.concat())?;
+        let run = host::logged(&format!("fuzz-{target}"), 300, &argv.concat())?;
         let one = Outcome::of(&run, 40);
         total.counts += one.counts;
         total.notes.extend(one.notes);
