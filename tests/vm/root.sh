@@ -83,7 +83,7 @@ make_root() {
     mkdir -p "$at/lib/modules/$version" $at/boot
     touch "$at/lib/modules/$version/modules.order" "$at/lib/modules/$version/modules.builtin"
     echo CONFIG_RD_ZSTD=y >"$at/boot/config-$version"
-    for folder in dev proc sys run; do mount --rbind /$folder $at/$folder; done
+    for folder in dev proc sys run; do mount --bind /$folder $at/$folder; done
     chroot $at depmod "$version"
     chroot $at update-initramfs -c -k "$version" >$WORK/initramfs.log 2>&1 ||
         bad root-made "update-initramfs: $(tail -5 $WORK/initramfs.log)"
@@ -93,6 +93,9 @@ make_root() {
     strake stop --all >$WORK/stop.log 2>&1 || bad root-made "stop: $(cat $WORK/stop.log)"
     good root-made
 }
+
+# That of the initramfs has ended.
+daemons() { grep -lx '@\?strake' /proc/[0-9]*/comm 2>/dev/null | sed 's,/proc/\(.*\)/comm,\1,'; }
 
 # / is on the array, and the unit has taken over from the daemon of the initramfs.
 is_root() {
@@ -107,7 +110,7 @@ is_root() {
     if grep -E '^[0-9a-f-]+ r.x[ps]' "/proc/$pid/maps" | awk '$6 ~ "^/" {print $4}' | sort -u | grep -qx "$(mountpoint -d /)"; then
         bad "$1" "the daemon runs from the file system that it serves"
     fi
-    [ "$(pgrep -c -x '@strake|strake')" = 1 ] || bad "$1" "daemons: $(pgrep -a strake | tr '\n' ' ')"
+    [ "$(daemons)" = "$pid" ] || bad "$1" "daemons: $(daemons), that of the unit: $pid"
     whole || bad "$1" "a file has other bytes"
 }
 
