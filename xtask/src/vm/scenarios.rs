@@ -402,8 +402,16 @@ pub(crate) const BOOTS: [Boot; 14] = [
                 "an upgrade of the package under load: no I/O error",
             ),
             scenario(
+                "late",
+                "members come while the machine starts: a line by UUID in fstab is mounted then",
+            ),
+            scenario(
+                "late-missing",
+                "the same with a member that never comes: mounted degraded after a wait",
+            ),
+            scenario(
                 "missing-member",
-                "the power goes, a member is gone, and the file system is mounted",
+                "the power goes, a member is gone: the file system is mounted, an alert delivered",
             ),
             scenario("purge", "a purge leaves the array alone"),
         ],
