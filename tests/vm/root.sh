@@ -89,6 +89,10 @@ make_root() {
         bad root-made "update-initramfs: $(tail -5 $WORK/initramfs.log)"
     cp "$at/boot/initrd.img-$version" "$SHARE/initrd" || bad root-made "no initramfs"
     chroot $at lsinitramfs "/boot/initrd.img-$version" | grep -qx usr/bin/strake || bad root-made "the initramfs lacks strake"
+    chroot $at dracut --force --no-hostonly --gzip --kver "$version" /boot/initrd.dracut \
+        --modules "base systemd systemd-initrd udev-rules rootfs-block fs-lib dracut-systemd shutdown strake" \
+        >$WORK/dracut.log 2>&1 || bad root-made "dracut: $(tail -5 $WORK/dracut.log)"
+    mv $at/boot/initrd.dracut "$SHARE/" || bad root-made "dracut makes no initramfs"
     umount -R $at || bad root-made "umount"
     strake stop --all >$WORK/stop.log 2>&1 || bad root-made "stop: $(cat $WORK/stop.log)"
     good root-made
@@ -139,6 +143,12 @@ case $(cat "$STEP" 2>/dev/null) in
 "")
     if wants root-made; then
         make_root
+        end
+    fi
+    if wants root-dracut; then
+        is_root root-dracut
+        is_state optimal || bad root-dracut "the array is $(strake show root --json | jq -r .state)"
+        good root-dracut
         end
     fi
     root

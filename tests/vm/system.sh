@@ -145,6 +145,8 @@ fstab() {
     strake events --json >$WORK/events.json
     jq -e -s 'map(select(.event == "stopped")) | last | .effect == "clean"' $WORK/events.json >/dev/null ||
         bad fstab "the stop was not clean: $(grep '"stopped"' $WORK/events.json | tail -1)"
+    jq -e -s '.[(map(.event) | rindex("stopped")):] | map(.event) | index("started") and (index("log_replayed") | not)' \
+        $WORK/events.json >/dev/null || bad fstab "the start after it recovered something: $(tail -5 $WORK/events.json)"
     is_state optimal || bad fstab "the array is $(strake show data --json | jq -r .state)"
     good fstab
 }

@@ -90,7 +90,7 @@ const USER_COPY: &str = "user-copy";
 /// daemon uses no batches.
 const AUTO_BUFFER: &str = "auto-buffer";
 
-pub(crate) const BOOTS: [Boot; 14] = [
+pub(crate) const BOOTS: [Boot; 15] = [
     Boot {
         name: "life",
         script: "life.sh",
@@ -424,18 +424,35 @@ pub(crate) const BOOTS: [Boot; 14] = [
         drives: 3,
         size_mib: 640,
         block_bytes: 512,
-        usual_s: 60,
+        usual_s: 90,
         limit_s: 900,
         ublk_mode: Some(AUTO_BUFFER),
         scenarios: &[scenario(
             ROOT_MADE,
-            "a root file system is copied to an array, and an initramfs is made for it",
+            "a root file system is copied to an array, and initramfs-tools and dracut take Strake in",
         )],
+    },
+    Boot {
+        name: "root-dracut",
+        script: "root.sh",
+        machine: Machine::OnArray("initrd.dracut"),
+        set: "root",
+        drives: 3,
+        size_mib: 640,
+        block_bytes: 512,
+        usual_s: 30,
+        limit_s: 900,
+        ublk_mode: Some(AUTO_BUFFER),
+        scenarios: &[Scenario {
+            name: "root-dracut",
+            about: "/ is on an array: boot with dracut's initramfs, where systemd runs",
+            after: Some(ROOT_MADE),
+        }],
     },
     Boot {
         name: "root",
         script: "root.sh",
-        machine: Machine::OnArray,
+        machine: Machine::OnArray("initrd"),
         set: "root",
         drives: 3,
         size_mib: 640,
@@ -619,8 +636,8 @@ fn run_once(
             Err(why) => println!("  {}: there is no package: {why:#}", boot.name),
         }
     }
-    if boot.machine == Machine::OnArray {
-        let made = guest::share(ROOT_MADE).join(system::INITRAMFS);
+    if let Machine::OnArray(initramfs) = boot.machine {
+        let made = guest::share(ROOT_MADE).join(initramfs);
         let copied = fs::copy(&made, share.join(system::INITRAMFS));
         copied.with_context(|| made.display().to_string())?;
     }

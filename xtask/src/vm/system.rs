@@ -2,10 +2,9 @@
 //! units, udev rules, mounts at boot, reboots.
 //!
 //! Its root is an image that mmdebstrap makes once; each boot writes to a layer over it, which
-//! lasts as long as the guest, also through its reboots. Or its root is on an array, and an initramfs
-//! brings it up. Invariant: an image lies in a folder named
-//! after what it is made of, and is moved there whole. Deliberately absent: Strake itself; a script
-//! installs the package.
+//! lasts as long as the guest, also through its reboots. Or its root is on an array, and an
+//! initramfs brings it up. Invariant: an image lies in a folder named after what it is made of, and
+//! is moved there whole. Deliberately absent: Strake itself; a script installs the package.
 
 use super::drives::Drives;
 use super::guest::Spec;
