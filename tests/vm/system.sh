@@ -224,7 +224,6 @@ missing() {
     is_state degraded || bad missing-member "the array is $(strake show data --json | jq -r .state)"
     until_true 30 grep -qs '^data: .*degraded' $WORK/alerts ||
         bad missing-member "no alert says that data is degraded: $(tail -5 $WORK/alerts 2>&1)"
-    sed 's/^/# alert: /' $WORK/alerts
     good missing-member
 }
 lose_member() {

@@ -429,7 +429,7 @@ pub(crate) const BOOTS: [Boot; 15] = [
         ublk_mode: Some(AUTO_BUFFER),
         scenarios: &[scenario(
             ROOT_MADE,
-            "a root file system is copied to an array, and initramfs-tools and dracut take Strake in",
+            "a root file system is copied to an array; initramfs-tools and dracut take Strake in",
         )],
     },
     Boot {
