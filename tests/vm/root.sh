@@ -76,6 +76,7 @@ make_root() {
         mkdir -p $at/etc/systemd/system/strake.service.d
         sed 's/^export \(.*\)/[Service]\nEnvironment=\1/' "$SHARE/boot.env" >$at/etc/systemd/system/strake.service.d/test.conf
     fi
+    cp "$SHARE/strake.deb" $at/srv/
     head -c 20M /dev/urandom >$at/srv/written
     (cd $at && sha256sum srv/written | sed 's, srv, /srv,' >srv/written.sum)
     # A package of a kernel would bring these.
@@ -124,7 +125,7 @@ root() {
     strake status >/run/status || bad root "status: $(cat /run/status)"
     local pid load
     pid=$(main_pid)
-    load 12 &
+    load 20 &
     load=$!
     sleep 2
     systemctl restart strake || bad root "restart"
@@ -133,6 +134,12 @@ root() {
     sleep 2
     kill -KILL "$pid"
     until_true 30 is_another "$pid" || bad root "no daemon after SIGKILL"
+    pid=$(main_pid)
+    # As an upgrade: the copy in memory is made anew.
+    rm /run/strake-root/usr/bin/strake
+    dpkg -i /srv/strake.deb >/run/dpkg.log 2>&1 || bad root "dpkg: $(tail -5 /run/dpkg.log)"
+    is_another "$pid" || bad root "upgrade: it is the daemon that was there"
+    cmp -s /usr/bin/strake /run/strake-root/usr/bin/strake || bad root "the copy in memory is not that of the package"
     wait $load || bad root "load: $(tail -5 /run/fio.log | tr '\n' ' ')"
     whole || bad root "a file has other bytes"
     dmesg | grep -i 'ublkb.*error\|I/O error' && bad root "the kernel saw errors"
