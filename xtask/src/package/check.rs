@@ -23,6 +23,9 @@ const BOTH: &[&str] = &[
     "usr/lib/udev/rules.d/62-strake.rules",
     "usr/lib/tmpfiles.d/strake.conf",
     "usr/lib/modules-load.d/strake.conf",
+    "usr/lib/strake/root-daemon",
+    "usr/lib/dracut/modules.d/95strake/module-setup.sh",
+    "usr/lib/dracut/modules.d/95strake/strake-initrd.service",
     "usr/share/man/man8/strake.8.gz",
     "usr/share/man/man8/strake-create.8.gz",
     "usr/share/man/man8/strake-volume-create.8.gz",
@@ -30,6 +33,9 @@ const BOTH: &[&str] = &[
     "usr/share/fish/vendor_completions.d/strake.fish",
 ];
 const DEB: &[&str] = &[
+    "usr/share/initramfs-tools/hooks/strake",
+    "usr/share/initramfs-tools/scripts/local-top/strake",
+    "usr/share/initramfs-tools/scripts/panic/strake",
     "usr/share/doc/strake/copyright",
     "usr/share/doc/strake/third-party-licences.gz",
     "usr/share/zsh/vendor-completions/_strake",

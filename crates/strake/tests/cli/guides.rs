@@ -111,6 +111,7 @@ guides! {
     alerts_are_set_up_as_the_guide_says, "docs/how-to/alerts.md";
     the_configuration_is_backed_up_as_the_guide_says, "docs/how-to/back-up.md";
     drives_move_to_another_host_as_the_guide_says, "docs/how-to/move-to-another-host.md";
+    a_root_moves_to_an_array_as_the_guide_says, "docs/how-to/root-on-an-array.md";
 }
 
 /// A command and what its page shows of it.
