@@ -21,10 +21,10 @@ use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream::unfold;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::sync::watch;
 
-use crate::api::{EventFilter, GapJson};
+use crate::api::{EventFilter, GapJson, StreamedJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::events::Severity;
 use crate::daemon::events::Page;
@@ -153,7 +153,8 @@ impl Source {
             }
             self.next = event.sequence + 1;
             if self.filter.takes(&event) {
-                self.push(Event::default(), event.sequence, &event);
+                let id = event.sequence;
+                self.push(Event::default(), id, &StreamedJson::Event(event));
             }
         }
         if news && self.told < self.next {
@@ -172,10 +173,14 @@ impl Source {
             reason: reason.to_owned(),
         };
         self.next = next;
-        self.push(Event::default().event("gap"), next.saturating_sub(1), &gap);
+        self.push(
+            Event::default().event("gap"),
+            next.saturating_sub(1),
+            &StreamedJson::Gap(gap),
+        );
     }
 
-    fn push(&mut self, event: Event, id: u64, data: &impl Serialize) {
+    fn push(&mut self, event: Event, id: u64, data: &StreamedJson) {
         // JSON on one line; the shapes are all JSON.
         if let Ok(data) = serde_json::to_string(data) {
             self.ready.push_back(event.id(id.to_string()).data(data));
