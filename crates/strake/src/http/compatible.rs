@@ -274,7 +274,6 @@ fn nothing_is_taken_away_from_the_last_releases_document() {
 }
 
 /// A document with one route that takes and answers these.
-#[cfg(test)]
 fn small(takes: Value, answers: Value) -> Value {
     let body = |schema: Value| json!({ "content": { "application/json": { "schema": schema } } });
     json!({
@@ -287,100 +286,101 @@ fn small(takes: Value, answers: Value) -> Value {
     })
 }
 
-#[cfg(test)]
 fn object(properties: Value, required: &[&str]) -> Value {
     json!({ "type": "object", "properties": properties, "required": required })
 }
 
+/// Fields for a document: a text, a number, what may be null, a word of a list.
+fn fields() -> Value {
+    json!({
+        "t": { "type": "string" },
+        "n": { "type": "integer", "format": "uint64", "minimum": 0 },
+        "p": { "type": ["string", "null"] },
+        "w": { "type": "string", "enum": ["a", "b"] },
+    })
+}
+
+fn full() -> Value {
+    object(fields(), &["t"])
+}
+
+/// The same, with another schema for a field, or with one more.
+fn with(name: &str, schema: Value) -> Value {
+    let mut fields = fields();
+    fields[name] = schema;
+    object(fields, &["t"])
+}
+
+fn without(name: &str) -> Value {
+    let mut fields = fields();
+    fields.as_object_mut().expect("fields").remove(name);
+    object(fields, &["t"])
+}
+
+fn text() -> Value {
+    json!({ "type": "string" })
+}
+
 #[test]
-fn what_breaks_a_client_is_found_and_what_is_added_is_not() {
-    let text = json!({ "type": "string" });
-    let number = json!({ "type": "integer", "format": "uint64", "minimum": 0 });
-    let perhaps = json!({ "type": ["string", "null"] });
-    let word = json!({ "type": "string", "enum": ["a", "b"] });
-    let fields = json!({ "t": text, "n": number, "p": perhaps, "w": word });
-    let full = || object(fields.clone(), &["t"]);
-    let with = |name: &str, schema: &Value| {
-        let mut fields = fields.clone();
-        fields[name] = schema.clone();
-        object(fields, &["t"])
-    };
-    let without = |name: &str| {
-        let mut fields = fields.clone();
-        fields.as_object_mut().expect("fields").remove(name);
-        object(fields, &["t"])
-    };
+fn what_is_added_or_takes_more_breaks_no_client() {
     let old = small(full(), full());
-    let found = |new: &Value| broken(&old, new);
-    assert_eq!(found(&old), Vec::<String>::new());
-    // Added: a field of an answer, one of a request that need not be given, a value of an answer.
     let more = json!({ "type": "string", "enum": ["a", "b", "c"] });
+    let perhaps = json!({ "type": ["string", "null"] });
     for fine in [
-        small(full(), with("new", &text)),
-        small(with("new", &text), full()),
-        small(full(), with("w", &more)),
-        small(with("w", &more), full()),
-        small(with("t", &perhaps), full()),
-        small(full(), with("p", &text)),
+        old.clone(),
+        small(full(), with("new", text())),
+        small(with("new", text()), full()),
+        small(full(), with("w", more.clone())),
+        small(with("w", more), full()),
+        small(with("t", perhaps), full()),
+        small(full(), with("p", text())),
     ] {
-        assert_eq!(found(&fine), Vec::<String>::new(), "{fine}");
+        assert_eq!(broken(&old, &fine), Vec::<String>::new(), "{fine}");
     }
+}
+
+#[test]
+fn what_breaks_a_client_is_found() {
+    let old = small(full(), full());
+    let perhaps = json!({ "type": ["string", "null"] });
     let fewer = json!({ "type": "string", "enum": ["a"] });
     let larger = json!({ "type": "integer", "format": "uint64", "minimum": 1 });
     let other = json!({ "type": "integer", "format": "uint32", "minimum": 0 });
-    for (new, what) in [
-        (small(full(), without("n")), "answer 200.n is gone"),
-        (
-            small(full(), object(fields.clone(), &[])),
-            "answer 200.t may be absent now",
-        ),
-        (
-            small(full(), with("t", &perhaps)),
-            "answer 200.t may be \"null\" now",
-        ),
-        (
-            small(full(), with("t", &number)),
-            "answer 200.t may be \"integer\" now",
-        ),
-        (small(full(), with("n", &other)), "answer 200.n: format was"),
-        (
-            small(full(), with("w", &text)),
-            "answer 200.w may be any value now",
-        ),
-        (small(without("n"), full()), "body.n is gone"),
-        (
-            small(with("p", &text), full()),
-            "body.p takes \"null\" no more",
-        ),
-        (
-            small(with("n", &text), full()),
-            "body.n takes \"integer\" no more",
-        ),
-        (
-            small(with("w", &fewer), full()),
-            "body.w takes fewer values",
-        ),
-        (small(with("t", &word), full()), "body.t takes fewer values"),
-        (
-            small(with("n", &larger), full()),
-            "body.n takes a smaller range",
-        ),
-        (
-            small(object(fields.clone(), &["t", "n"]), full()),
-            "body.n is required now",
-        ),
-    ] {
-        let found = found(&new);
-        assert!(
-            found.len() == 1 && found[0].contains(what),
-            "{what}: {found:?}"
-        );
+    let answers = [
+        (without("n"), "n is gone"),
+        (object(fields(), &[]), "t may be absent now"),
+        (with("t", perhaps), "t may be \"null\" now"),
+        (with("t", larger.clone()), "t may be \"integer\" now"),
+        (with("n", other), "n: format was"),
+        (with("w", text()), "w may be any value now"),
+    ];
+    let takes = [
+        (without("n"), "n is gone"),
+        (with("p", text()), "p takes \"null\" no more"),
+        (with("n", text()), "n takes \"integer\" no more"),
+        (with("w", fewer.clone()), "w takes fewer values"),
+        (with("t", fewer), "t takes fewer values"),
+        (with("n", larger), "n takes a smaller range"),
+        (object(fields(), &["t", "n"]), "n is required now"),
+    ];
+    let answers = answers.map(|(new, what)| (small(full(), new), format!("answer 200.{what}")));
+    let takes = takes.map(|(new, what)| (small(new, full()), format!("body.{what}")));
+    for (new, what) in answers.into_iter().chain(takes) {
+        let found = broken(&old, &new);
+        let is_it = found.len() == 1 && found[0].contains(&what);
+        assert!(is_it, "{what}: {found:?}");
     }
     let mut new = old.clone();
-    new["paths"]["/v1/x"]["post"]["parameters"][0]["required"] = true.into();
-    assert_eq!(found(&new), ["POST /v1/x: parameter \"q\" is required now"]);
-    new["paths"]["/v1/x"]["post"]["parameters"] = json!([]);
-    assert_eq!(found(&new), ["POST /v1/x: parameter \"q\" is gone"]);
+    let parameters = |new: &mut Value, all: Value| {
+        new["paths"]["/v1/x"]["post"]["parameters"] = all;
+    };
+    let required = json!([{ "name": "q", "in": "query", "required": true, "schema": text() }]);
+    parameters(&mut new, required);
+    let found = broken(&old, &new);
+    assert_eq!(found, ["POST /v1/x: parameter \"q\" is required now"]);
+    parameters(&mut new, json!([]));
+    let found = broken(&old, &new);
+    assert_eq!(found, ["POST /v1/x: parameter \"q\" is gone"]);
     new["paths"] = json!({});
-    assert_eq!(found(&new), ["POST /v1/x is gone"]);
+    assert_eq!(broken(&old, &new), ["POST /v1/x is gone"]);
 }

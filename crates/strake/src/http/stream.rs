@@ -274,7 +274,7 @@ mod tests {
                    data: {\"after_sequence\":3,\"next_sequence\":905,\"reason\":\"not_kept\"}\n\n\
                    id: 905\n";
         assert!(text.starts_with(gap), "{text}");
-        // A client of a daemon whose journal is lost.
+        // A client of a daemon that has lost its journal.
         let text = first(9001, "id: 905\n");
         let gap = "event: gap\nid: 904\n\
                    data: {\"after_sequence\":9000,\"next_sequence\":905,\

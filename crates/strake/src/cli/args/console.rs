@@ -13,8 +13,8 @@ const EXPIRES_MAX: Duration = Duration::from_secs(3600);
 #[derive(Debug, Args)]
 pub(crate) struct ConsoleArgs {
     /// Listen at this port of 127.0.0.1; a free one unless given
-    #[arg(long, default_value_t = 0, hide_default_value = true)]
-    pub(crate) port: u16,
+    #[arg(long)]
+    pub(crate) port: Option<u16>,
     /// How long the link can be used, from 1s to 1h
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = life)]
     pub(crate) expires: Duration,

@@ -63,8 +63,10 @@ struct Opened {
 
 pub(crate) fn run(context: &Context, args: &ConsoleArgs) -> Ended {
     process::runtime()?.block_on(async {
-        let listener = listen(args.port).await?;
-        let port = listener.local_addr().map_err(|e| unheard(args.port, &e))?;
+        // 0 is a free one.
+        let asked = args.port.unwrap_or(0);
+        let listener = listen(asked).await?;
+        let port = listener.local_addr().map_err(|e| unheard(asked, &e))?;
         let port = port.port();
         let (sessions, token) = Sessions::new(port, args.expires)?;
         let opened = Opened {
