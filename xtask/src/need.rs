@@ -34,6 +34,9 @@ const FOR_TESTS: &[Need] = &[
     need("promtool", "prometheus"),
     need("prometheus", "prometheus"),
     need("openssl", "openssl"),
+    // Makes a client from the API's document; `tests/cli/client.txt` names what pip installs.
+    need("python3", "python3"),
+    need("/usr/share/doc/python3-venv", "python3-venv"),
     need(
         "/usr/lib/python3/dist-packages/aiosmtpd",
         "python3-aiosmtpd",

@@ -49,6 +49,27 @@ impl EventJson {
     }
 }
 
+/// What a stream of Server-Sent Events has in its data.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum StreamedJson {
+    Event(EventJson),
+    /// Where the stream names the event `gap`.
+    Gap(GapJson),
+}
+
+/// Events that a stream lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct GapJson {
+    /// The last number before the gap: the client has the events up to it.
+    pub(crate) after_sequence: u64,
+    /// With this number the stream goes on.
+    pub(crate) next_sequence: u64,
+    /// `not_kept`: the events between are not kept any more. `numbered_anew`: the daemon has lost
+    /// its journal and has not come to the number that was asked for.
+    pub(crate) reason: String,
+}
+
 /// Which events are asked for: those that all of this is true of.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventFilter {

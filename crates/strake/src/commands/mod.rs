@@ -5,6 +5,7 @@
 
 pub(crate) mod alert;
 pub(crate) mod config;
+mod console;
 pub(crate) mod doctor;
 pub(crate) mod iostat;
 pub(crate) mod offline;
@@ -94,6 +95,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Iostat(args) => iostat::run(&context, &args),
         Command::Top(args) => top::run(&context, &args),
         Command::Doctor => doctor::run(&context),
+        Command::Console(args) => console::run(&context, &args),
         Command::Status { name } => status::run(&context, name.as_deref()),
         Command::Alert(command) => alert::run(&context, &command),
         Command::Explain { name, lba } => explain(&context, &name, lba),

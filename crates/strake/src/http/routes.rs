@@ -24,7 +24,7 @@ use crate::http::route::{
     Answer, Input as _, JsonBody, OptionalJson, QueryParams, Route, Shared, blocking, making, own,
     route,
 };
-use crate::http::{events, metrics, openapi};
+use crate::http::{events, metrics, openapi, stream};
 use crate::view::stats::StatsJson;
 
 const JSON: &str = "application/json";
@@ -345,6 +345,17 @@ fn daemon() -> Vec<Route> {
                 "What happened, one JSON object a line",
                 events::MEDIA,
                 events::events,
+            )
+        },
+        Route {
+            takes: QueryParams::<stream::Resume>::TAKES,
+            headers: stream::HEADERS,
+            ..own::<StreamedJson, _, _>(
+                Method::GET,
+                "/v1/events/stream",
+                "What happens, as Server-Sent Events",
+                stream::MEDIA,
+                stream::stream,
             )
         },
         route(

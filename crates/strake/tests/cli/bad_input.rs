@@ -692,6 +692,8 @@ const ROWS: &[(&str, i32, &str)] = &[
     ("config check $none", 3, "file-not-found"),
     ("config check /dev/null", 2, "config-invalid"),
     ("daemon --config $none", 3, "file-not-found"),
+    ("console --port 65536", 2, "usage"),
+    ("console --expires 2h", 2, "usage"),
     ("alert status extra", 2, "usage"),
     ("alert test nope", 3, "channel-not-found"),
     ("doctor extra", 2, "usage"),
