@@ -112,6 +112,7 @@ fn steps(quick: bool) -> Vec<Step> {
     steps.push(torture);
     steps.push(step("virtual machine", vm::step).beside());
     steps.push(step("vm bench smoke", vm::bench::smoke).beside());
+    steps.push(step("package", crate::package::step).beside());
     steps.push(sim.beside());
     steps.push(step("sim canaries", test::sim_canaries).beside());
     for bench in BENCHES {
@@ -123,7 +124,6 @@ fn steps(quick: bool) -> Vec<Step> {
             test::demo(level)
         }));
     }
-    steps.push(step("package", crate::package::step));
     steps.push(step("fuzz smoke", test::fuzz_smoke));
     steps
 }

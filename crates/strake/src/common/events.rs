@@ -346,8 +346,8 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
             (
                 "volume_change_in_doubt",
                 Warning,
-                "A change of volumes failed and may be found done at the next start; or a start could \
-                 not write one copy of their table.",
+                "A change of volumes failed and may be found done at the next start; or a start \
+                 could not write one copy of their table.",
             ),
             (
                 "volume_table_damaged",
