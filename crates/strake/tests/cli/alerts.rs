@@ -461,13 +461,21 @@ fn authority(folder: &Path) {
     fs::write(folder.join("ca.cnf"), text).expect("written");
     for (name, more) in [
         ("ca", &["-extensions", "ca"][..]),
-        ("leaf", &["-extensions", "leaf", "-CA", "ca.pem", "-CAkey", "ca.key"]),
+        (
+            "leaf",
+            &["-extensions", "leaf", "-CA", "ca.pem", "-CAkey", "ca.key"],
+        ),
     ] {
         let made = Command::new("openssl")
             .current_dir(folder)
             .args(["req", "-x509", "-config", "ca.cnf", "-nodes", "-days", "2"])
             .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
-            .args(["-keyout", &format!("{name}.key"), "-out", &format!("{name}.pem")])
+            .args([
+                "-keyout",
+                &format!("{name}.key"),
+                "-out",
+                &format!("{name}.pem"),
+            ])
             .args(more)
             .output()
             .expect("openssl runs");
@@ -534,7 +542,10 @@ fn a_webhook_over_tls_is_delivered_once_when_its_server_is_back() {
     rig.until("a refusal", || rig.channel()["failing"] == true);
     let channel_now = rig.channel();
     let error = channel_now["last_error"].as_str().unwrap_or_default();
-    assert!(error.contains("localhost") && error.contains("refused"), "{channel_now}");
+    assert!(
+        error.contains("localhost") && error.contains("refused"),
+        "{channel_now}"
+    );
     assert!(!channel_now.to_string().contains("secret"), "{channel_now}");
     // It is seen where users look, with the time since when.
     let since = channel_now["failing_since"].as_str().expect("a time");
@@ -547,9 +558,15 @@ fn a_webhook_over_tls_is_delivered_once_when_its_server_is_back() {
         assert!(text.contains(&line), "{text}");
     }
     let status = rig.run_command(rig.command().arg("status")).out;
-    assert!(status.contains("alerts by hook are not delivered"), "{status}");
+    assert!(
+        status.contains("alerts by hook are not delivered"),
+        "{status}"
+    );
     let doctor = rig.run(&["doctor"]).out;
-    assert!(doctor.contains("alert-failing") && doctor.contains(since), "{doctor}");
+    assert!(
+        doctor.contains("alert-failing") && doctor.contains(since),
+        "{doctor}"
+    );
 
     let server = serve();
     rig.until("an empty queue", || {
@@ -577,7 +594,10 @@ fn a_webhook_over_tls_is_delivered_once_when_its_server_is_back() {
     rig.configure(&channel("other/ca.pem"));
     rig.start_daemon();
     let error = rig.test_fails();
-    assert!(error.contains("TLS") && error.to_lowercase().contains("certificate"), "{error}");
+    assert!(
+        error.contains("TLS") && error.to_lowercase().contains("certificate"),
+        "{error}"
+    );
     rig.file_of("url", &url, 0o644);
     let error = rig.test_fails();
     assert!(error.contains(&format!("chmod 600 {url_file}")), "{error}");
@@ -600,7 +620,7 @@ fn the_url_and_the_key_of_a_webhook_may_be_credentials_of_systemd() {
     // Without systemd there are none.
     rig.start_daemon();
     let error = rig.test_fails();
-    assert!(error.contains("CREDENTIALS_DIRECTORY"), "{error}");
+    assert!(error.contains("LoadCredential="), "{error}");
     rig.stop_daemon();
     let environment = format!("CREDENTIALS_DIRECTORY={credentials}");
     rig.start_daemon_by(&["env", &environment], &[]);
@@ -633,9 +653,15 @@ fn mail_by_sendmail_has_its_arguments_and_its_failures_are_named() {
     assert_eq!(args, wanted);
     let mail = fs::read_to_string(&out).expect("it ran");
     assert!(header(&mail, "To").contains("b@example.org"), "{mail}");
-    assert!(header(&mail, "Subject").contains("test of an alert channel"), "{mail}");
+    assert!(
+        header(&mail, "Subject").contains("test of an alert channel"),
+        "{mail}"
+    );
     for (text, part) in [
-        ("cat > /dev/null; echo 'queue is full' >&2; exit 75", "exit status: 75: queue is full"),
+        (
+            "cat > /dev/null; echo 'queue is full' >&2; exit 75",
+            "exit status: 75: queue is full",
+        ),
         ("sleep 100", "did not end within 2 s"),
     ] {
         rig.file_of("sendmail", &script(text), 0o755);

@@ -105,7 +105,9 @@ fn an_array_without_any_member_is_shown_and_told_until_it_is_found() {
 
     bring_back(&devices);
     rig.until_state("data", "optimal");
-    rig.until("the end of it", || told().contains("data is found again"));
+    rig.until("the end of it", || {
+        told().contains("data is not missing any more")
+    });
     assert!(
         rig.ask("GET", "/metrics")
             .contains("strake_array_missing{array=\"data\"} 0\n")

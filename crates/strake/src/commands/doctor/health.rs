@@ -114,7 +114,10 @@ mod tests {
             change(&mut health);
             let found = check(&[seat(Some(health))]);
             assert_eq!(found.len(), 1, "{found:?}");
-            assert_eq!((found[0].slot, found[0].array.as_deref()), (Some(3), Some("data")));
+            assert_eq!(
+                (found[0].slot, found[0].array.as_deref()),
+                (Some(3), Some("data"))
+            );
             let finding = found.into_iter().next().expect("one");
             (finding.check, finding.severity, finding.found)
         };
@@ -125,9 +128,24 @@ mod tests {
                 Critical,
                 "media read only",
             ),
-            (one(|h| h.percentage_used = 90), "drive-worn", Warning, "90 %"),
-            (one(|h| h.available_spare_percent = 19), "drive-spare", Warning, "19 %"),
-            (one(|h| h.temperature_c = 75), "drive-warm", Warning, "75 °C"),
+            (
+                one(|h| h.percentage_used = 90),
+                "drive-worn",
+                Warning,
+                "90 %",
+            ),
+            (
+                one(|h| h.available_spare_percent = 19),
+                "drive-spare",
+                Warning,
+                "19 %",
+            ),
+            (
+                one(|h| h.temperature_c = 75),
+                "drive-warm",
+                Warning,
+                "75 °C",
+            ),
             (
                 one(|h| (h.temperature_c, h.warm_from_c) = (60, Some(60))),
                 "drive-warm",
@@ -141,6 +159,10 @@ mod tests {
         }
         let mut below = good();
         (below.available_spare_percent, below.warnings) = (9, vec!["available spare below"]);
-        assert_eq!(check(&[seat(Some(below))]).len(), 1, "the drive says it itself");
+        assert_eq!(
+            check(&[seat(Some(below))]).len(),
+            1,
+            "the drive says it itself"
+        );
     }
 }

@@ -89,7 +89,7 @@ impl Condition {
             Condition::Undecided => "has no undecided strips any more",
             Condition::NoSpare => "needs no spare any more",
             Condition::NotStarted => "is started",
-            Condition::Missing => "is found again",
+            Condition::Missing => "is not missing any more",
         }
     }
 
@@ -253,6 +253,15 @@ impl Conditions {
                 items.extend(self.begin(&array.uuid, &array.name, condition, time));
             }
         }
+        // Another array has its name.
+        let is_missing = |uuid: &str| arrays.iter().any(|a| a.not_found && a.uuid == uuid);
+        let over = |open: &&Open| open.key.subject == Subject::Members && open.seen;
+        let over = self.open().filter(over).map(|open| open.key.clone());
+        let over: Vec<Key> = over.filter(|key| !is_missing(&key.array)).collect();
+        for key in over {
+            let open = self.open.remove(&key);
+            items.extend(open.map(|open| open.item(Change::Ended, time)));
+        }
         items
     }
 
@@ -348,7 +357,9 @@ mod tests {
         let began = all.look(&[missing()], "2");
         assert_eq!(told(&began), [("array_missing", Change::Began)]);
         // At the start of the next daemon nothing is known of it at first.
-        let mut again = Conditions::new(all.open().cloned().collect());
+        let kept: Vec<Open> = all.open().cloned().collect();
+        let kept = serde_json::to_vec(&kept).expect("JSON");
+        let mut again = Conditions::new(serde_json::from_slice(&kept).expect("the same"));
         assert_eq!(told(&again.look(&[], "3")), []);
         // It is found, and not started.
         let ended = again.look(&[array("stopped", OUT)], "4");
@@ -358,6 +369,10 @@ mod tests {
             2,
             "it is still degraded, without a spare"
         );
+        again.look(&[missing()], "5");
+        let ended = again.look(&[], "6");
+        assert_eq!(told(&ended), [("array_missing", Change::Ended)]);
+        all = again;
         all.follow(&EventJson {
             array: Some("data".to_owned()),
             event: "forgotten".to_owned(),
