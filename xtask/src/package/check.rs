@@ -29,6 +29,8 @@ const BOTH: &[&str] = &[
     "usr/share/man/man8/strake.8.gz",
     "usr/share/man/man8/strake-create.8.gz",
     "usr/share/man/man8/strake-volume-create.8.gz",
+    "usr/share/strake/monitoring/strake.rules.yml",
+    "usr/share/strake/monitoring/strake-dashboard.json",
     "usr/share/bash-completion/completions/strake",
     "usr/share/fish/vendor_completions.d/strake.fish",
 ];

@@ -112,8 +112,15 @@ pub(crate) struct AlertChannelJson {
     pub(crate) to: String,
     /// What matters less is not told.
     pub(crate) severity: String,
+    /// The arrays that it tells of; empty: all.
+    #[serde(default)]
+    pub(crate) arrays: Vec<String>,
     /// The last attempt failed.
     pub(crate) failing: bool,
+    /// RFC 3339: when the first attempt failed after the last that did not; `null` where the last
+    /// did not.
+    #[serde(default)]
+    pub(crate) failing_since: Option<String>,
     /// Messages that wait.
     pub(crate) queued: u64,
     /// Messages.
@@ -127,6 +134,15 @@ pub(crate) struct AlertChannelJson {
     pub(crate) last_error: Option<String>,
     /// RFC 3339.
     pub(crate) last_error_at: Option<String>,
+}
+
+/// A channel that does not deliver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct AlertFailingJson {
+    pub(crate) channel: String,
+    /// RFC 3339.
+    pub(crate) since: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 /// The channels.

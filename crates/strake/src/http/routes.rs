@@ -95,6 +95,14 @@ fn arrays() -> Vec<Route> {
         ),
         route(
             Method::POST,
+            "/v1/arrays/{name}/forget",
+            "Forget an array of which no member is found",
+            |s, name: String, OptionalJson(asked): OptionalJson<DryRequest>| {
+                s.forget(&name, &asked)
+            },
+        ),
+        route(
+            Method::POST,
             "/v1/arrays/{name}/rename",
             "Give it another name",
             |s, name: String, JsonBody(asked)| s.rename(&name, &asked),

@@ -305,6 +305,8 @@ fn job(job: &JobStatus) -> JobJson {
 /// What a superblock alone tells of an array that does not run.
 fn blank(sb: &Superblock) -> ArrayJson {
     ArrayJson {
+        not_found: false,
+        alerts_failing: Vec::new(),
         name: sb.name.to_string(),
         uuid: sb.array.to_string(),
         level: sb.level.to_string(),

@@ -32,6 +32,7 @@ mod limits;
 mod looking;
 mod manager;
 mod metrics;
+mod missing;
 mod names;
 mod notes;
 mod past;

@@ -69,6 +69,15 @@ pub(crate) enum Command {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Forget an array of which no member is found: it is another host's now, or given up
+    ///
+    /// Writes nothing to any drive. The array is served again when its drives are found here.
+    Forget {
+        name: String,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Find arrays on drives, complete or not
     Scan {
         /// Look at these devices, files and folders only
