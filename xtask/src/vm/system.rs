@@ -21,8 +21,8 @@ use std::process::Command;
 const SETUP: &str = include_str!("../../../tests/vm/system-setup.sh");
 
 /// The smallest Debian that boots, and what the scripts use.
-const PACKAGES: &str = "systemd,systemd-sysv,udev,dbus,kmod,mount,util-linux,fdisk,xfsprogs,e2fsprogs,fio,jq,\
-     initramfs-tools,busybox,zstd,dracut-core";
+const PACKAGES: &str = "systemd,systemd-sysv,udev,dbus,kmod,mount,util-linux,fdisk,xfsprogs,\
+     e2fsprogs,fio,jq,initramfs-tools,busybox,zstd,dracut-core";
 
 /// Of the file system of the root. The file is sparse.
 const SIZE: &str = "2G";
