@@ -122,8 +122,8 @@ pub(crate) fn one(context: &Context, name: &str) -> Result<ArrayJson, Failure> {
     }
 }
 
-/// Arrays that were served here and of which no member is found. Of a user who may not read all
-/// devices it is not known.
+/// Arrays that were served here and of which no member is found. None are named where some devices
+/// may not be read: their members may be there.
 fn missing(context: &Context, found: &[FoundArray]) -> Vec<ArrayJson> {
     if !unread(&paths(context, &[])).is_empty() {
         return Vec::new();

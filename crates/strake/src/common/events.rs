@@ -337,7 +337,8 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
             (
                 "alert_not_kept",
                 Warning,
-                "Messages that are not delivered cannot be written to disk; the cause is the error.",
+                "Messages that are not delivered cannot be written to disk; the cause is the \
+                 error.",
             ),
             ("alert_kept", Info, "They can be written again."),
         ],

@@ -238,7 +238,7 @@ impl Watcher {
     /// Tells of arrays that are missing for long enough, and of those no more that are not.
     fn look_for_missing(&mut self, now: Instant) {
         let mut missing = self.service.seems_missing();
-        // A user who stops an array may take its drives away.
+        // After a stop a user may take its drives away.
         missing.retain(|one| !self.service.is_stopped(one.uuid));
         self.missing
             .retain(|uuid, _| missing.iter().any(|one| one.uuid == *uuid));

@@ -5,10 +5,11 @@
 //! a single member is missing: its drives lost power, a controller or an enclosure is gone, or they
 //! were moved to another host. Only a user knows which; `strake forget` says so.
 //!
-//! Invariants: a missing array is shown at once, and told (event, alert, metric) when it was missing
-//! for as long as arrays wait for their members; one that a user stopped in this life of the daemon
-//! is not told. What is shown comes from what is kept of its slots; nothing is guessed, so its level
-//! and size are not known. Deliberately absent: arrays with some of their members (`watch`).
+//! Invariants: a missing array is shown at once, and told (event, alert, metric) when it was
+//! missing for as long as arrays wait for their members; one that a user stopped in this life of
+//! the daemon is not told. What is shown comes from what is kept of its slots; nothing is guessed,
+//! so its level and size are not known. Deliberately absent: arrays with some of their members
+//! (`watch`).
 
 use std::collections::BTreeSet;
 
