@@ -26,6 +26,8 @@ export class ApiFailure extends Error {
 export interface Following {
   onOpen(): void;
   onEvent(event: DaemonEvent): void;
+  /** The daemon numbers its events anew, or keeps those between no more: this one is next. */
+  onGap(next: number): void;
   /** It ended, for this reason or none. */
   onEnd(failure?: ApiFailure): void;
 }
@@ -112,6 +114,9 @@ class ConsoleDoor implements Door {
     };
     source.onmessage = (message: MessageEvent<string>) =>
       following.onEvent(JSON.parse(message.data) as DaemonEvent);
+    source.addEventListener("gap", (message: MessageEvent<string>) =>
+      following.onGap((JSON.parse(message.data) as { next_sequence: number }).next_sequence),
+    );
     source.onerror = () => {
       // The page reconnects by itself, so that it can say that the daemon does not answer.
       source.close();

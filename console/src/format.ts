@@ -1,11 +1,11 @@
 // Numbers, sizes, times and durations as people read them.
 
-import { language, plural, t } from "./i18n";
+import { locale, plural, t } from "./i18n";
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 function number(value: number, digits: number): string {
-  return new Intl.NumberFormat(language, { maximumFractionDigits: digits }).format(value);
+  return new Intl.NumberFormat(locale, { maximumFractionDigits: digits }).format(value);
 }
 
 /** A size in binary units, three digits of it. */
@@ -24,7 +24,7 @@ export const rate = (bytesPerSecond: number): string => `${bytes(bytesPerSecond)
 export const count = (value: number): string => number(value, value < 10 ? 1 : 0);
 
 export const percent = (share: number): string =>
-  new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 1 }).format(share);
+  new Intl.NumberFormat(locale, { style: "percent", maximumFractionDigits: 1 }).format(share);
 
 export function micros(us: number): string {
   if (us < 1000) return `${number(us, 0)} µs`;
@@ -45,7 +45,7 @@ export function duration(seconds: number): string {
 export function moment(text: string): string {
   const time = new Date(text);
   if (Number.isNaN(time.getTime())) return text;
-  return time.toLocaleString(language, { dateStyle: "medium", timeStyle: "medium" });
+  return time.toLocaleString(locale, { dateStyle: "medium", timeStyle: "medium" });
 }
 
 const SIZE = /^\s*(\d+(?:[.,]\d+)?)\s*(?:([KMGTPE])(?:i?B)?|B)?\s*$/i;

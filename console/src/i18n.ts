@@ -17,10 +17,15 @@ function wanted(): string[] {
   return [...(ofCockpit ? [ofCockpit] : []), ...navigator.languages];
 }
 
-export const language =
+const known = (tag: string): string => tag.slice(0, 2).toLowerCase();
+
+/** For numbers and times, which differ between countries of one language. */
+export const locale =
   wanted()
-    .map((tag) => tag.slice(0, 2).toLowerCase())
-    .find((tag) => tag in languages) ?? "en";
+    .map((tag) => tag.replace("_", "-"))
+    .find((tag) => known(tag) in languages) ?? "en";
+
+export const language = known(locale);
 
 const texts: Texts = languages[language] ?? en;
 

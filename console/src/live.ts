@@ -164,6 +164,9 @@ function follow(): void {
   end = door.follow(next, {
     onOpen: opened,
     onEvent: hear,
+    onGap: (sequence) => {
+      next = sequence;
+    },
     onEnd(failure) {
       if (live.link === "over") return;
       if (failure?.isOver) return over(failure);

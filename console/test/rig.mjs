@@ -150,7 +150,10 @@ export async function proxy(rig) {
     const { pathname } = new URL(request.url, "http://x");
     if (pathname.startsWith("/v1/")) {
       const { method, url } = request;
-      const headers = { "content-type": request.headers["content-type"] ?? "" };
+      const headers = {};
+      for (const name of ["content-type", "content-length"]) {
+        if (request.headers[name]) headers[name] = request.headers[name];
+      }
       const socketPath = path.join(rig.dir, "api.sock");
       const up = ask({ socketPath, method, path: url, headers }, (answer) => {
         response.writeHead(answer.statusCode, answer.headers);

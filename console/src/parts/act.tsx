@@ -28,6 +28,9 @@ import { say } from "./said";
 
 /** What most answers have; answers about what was made have other fields. */
 interface Answer {
+  array?: string;
+  pool?: string;
+  device?: string | null;
   what?: string;
   notes?: string[];
 }
@@ -41,7 +44,17 @@ export interface Request {
 
 type Plan = { answer: Answer } | { failure: ApiFailure } | undefined;
 
-/** What a dry run of a request answers; it is asked again when the request changes. */
+/** What was done, and to what. */
+function told({ array, pool, device, what }: Answer): string | undefined {
+  return what && [array ?? pool ?? device, what].filter(Boolean).join(": ");
+}
+
+/**
+ * What a dry run of a request answers; it is asked again when the request changes.
+ *
+ * Nothing is asked of what deletes: whatever lies between may drop the body of such a request, and
+ * then the dry run would be none.
+ */
 export function usePlan<T extends Answer = Answer>({ method, path, body }: Request): {
   answer?: T;
   failure?: ApiFailure;
@@ -50,7 +63,7 @@ export function usePlan<T extends Answer = Answer>({ method, path, body }: Reque
   const text = body && JSON.stringify(body);
   useEffect(() => {
     setPlan(undefined);
-    if (text === undefined) return;
+    if (text === undefined || method === "DELETE") return;
     let stale = false;
     const timer = window.setTimeout(() => {
       door
@@ -90,13 +103,14 @@ export function Act(props: {
   const { method, path, body } = request;
   const text = JSON.stringify(body);
   useEffect(() => setFailure(undefined), [text]);
-  const ready = plan.answer !== undefined && (typed === undefined || name === typed);
+  const planned = method === "DELETE" ? body !== undefined : plan.answer !== undefined;
+  const ready = planned && (typed === undefined || name === typed);
   const act = async () => {
     if (!ready || busy) return;
     setBusy(true);
     try {
       const answer = await door.request<Answer>(method, path, body);
-      say(done ?? answer.what ?? title, answer.notes);
+      say(done ?? told(answer) ?? title, answer.notes);
       onDone?.(answer);
       refresh();
       onClose();

@@ -184,7 +184,7 @@ function Facts({ array }: { array: ArrayInfo }) {
     ["array.group", array.group_size === null ? undefined : String(array.group_size)],
     ["array.block", bytes(array.block_bytes)],
     ["array.device", array.device ?? undefined],
-    ["array.export", array.export ? array.export.kind : undefined],
+    ["array.export", array.export ? named("create.export", array.export.kind) : undefined],
     [
       "array.unwritten",
       array.unwritten_bytes > 0 && array.size_bytes > 0

@@ -89,6 +89,11 @@ function requestOf(draft: Draft, level = draft.level): CreateRequest {
 
 type Change = (change: Partial<Draft>) => void;
 
+/** PatternFly calls the button that shows the steps "Wizard toggle", though it has a text. */
+function nameToggle(wizard: HTMLElement | null): void {
+  wizard?.querySelector(".pf-v6-c-wizard__toggle")?.removeAttribute("aria-label");
+}
+
 export function CreateView() {
   const [draft, setDraft] = useState(BLANK);
   const change: Change = (some) => setDraft((old) => ({ ...old, ...some }));
@@ -100,46 +105,48 @@ export function CreateView() {
         <BreadcrumbItem isActive>{t("create.title")}</BreadcrumbItem>
       </Breadcrumb>
       <Content component="h1">{t("create.title")}</Content>
-      <Wizard
-        navAriaLabel={t("create.steps")}
-        onClose={() => {
-          location.hash = "#/";
-        }}
-        isVisitRequired
-      >
-        <WizardStep
-          id="drives"
-          name={t("create.drives")}
-          footer={{
-            isNextDisabled: !chosen,
-            nextButtonText: t("next"),
-            cancelButtonText: t("cancel"),
-            isBackHidden: true,
+      <div ref={nameToggle}>
+        <Wizard
+          navAriaLabel={t("create.steps")}
+          onClose={() => {
+            location.hash = "#/";
           }}
+          isVisitRequired
         >
-          <DrivesStep draft={draft} change={change} />
-        </WizardStep>
-        <WizardStep
-          id="shape"
-          name={t("create.shape")}
-          isDisabled={!chosen}
-          footer={{
-            nextButtonText: t("next"),
-            backButtonText: t("back"),
-            cancelButtonText: t("cancel"),
-          }}
-        >
-          <ShapeStep draft={draft} change={change} />
-        </WizardStep>
-        <WizardStep
-          id="make"
-          name={t("create.look")}
-          isDisabled={!chosen}
-          footer={<span />}
-        >
-          <LookStep draft={draft} change={change} />
-        </WizardStep>
-      </Wizard>
+          <WizardStep
+            id="drives"
+            name={t("create.drives")}
+            footer={{
+              isNextDisabled: !chosen,
+              nextButtonText: t("next"),
+              cancelButtonText: t("cancel"),
+              isBackHidden: true,
+            }}
+          >
+            <DrivesStep draft={draft} change={change} />
+          </WizardStep>
+          <WizardStep
+            id="shape"
+            name={t("create.shape")}
+            isDisabled={!chosen}
+            footer={{
+              nextButtonText: t("next"),
+              backButtonText: t("back"),
+              cancelButtonText: t("cancel"),
+            }}
+          >
+            <ShapeStep draft={draft} change={change} />
+          </WizardStep>
+          <WizardStep
+            id="make"
+            name={t("create.look")}
+            isDisabled={!chosen}
+            footer={<span />}
+          >
+            <LookStep draft={draft} change={change} />
+          </WizardStep>
+        </Wizard>
+      </div>
     </>
   );
 }

@@ -116,6 +116,16 @@ function health(member: Member, wear: WearMember | undefined): string[] {
   ];
 }
 
+/** A value of reads above one of writes. */
+function both(read: string, write: string) {
+  return (
+    <>
+      <div>{t("rates.read", { value: read })}</div>
+      <div>{t("rates.write", { value: write })}</div>
+    </>
+  );
+}
+
 function MemberRow(props: {
   member: Member;
   wear: WearMember | undefined;
@@ -165,14 +175,11 @@ function MemberRow(props: {
       </Td>
       <Td dataLabel={t("array.rates")} className="numbers">
         {rates
-          ? t("array.rates.now", {
-              read: rate(rates.read.bytesPerSecond),
-              write: rate(rates.write.bytesPerSecond),
-            })
+          ? both(rate(rates.read.bytesPerSecond), rate(rates.write.bytesPerSecond))
           : "–"}
       </Td>
       <Td dataLabel={t("array.latency")} className="numbers">
-        {rates ? t("array.rates.now", { read: p99[0] ?? "", write: p99[1] ?? "" }) : "–"}
+        {rates ? both(p99[0] ?? "", p99[1] ?? "") : "–"}
       </Td>
       <Td isActionCell>
         <Dropdown
