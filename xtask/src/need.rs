@@ -81,6 +81,17 @@ pub(crate) const FOR_VM: &[Need] = &[
     need("/usr/include/stdio.h", "libc6-dev"),
 ];
 
+/// For the web page: what builds it, a browser, and letters for its screenshots.
+const FOR_CONSOLE: &[Need] = &[
+    need("node", "nodejs"),
+    need("npm", "npm"),
+    need("chromium", "chromium"),
+    need(
+        "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
+        "fonts-dejavu-core",
+    ),
+];
+
 /// For packages: what packs, looks at them, installs them.
 const FOR_PACKAGES: &[Need] = &[
     need("dpkg-deb", "dpkg"),
@@ -131,11 +142,11 @@ fn missing(needs: &[&[Need]]) -> Vec<&'static str> {
     packages
 }
 
-/// Installs what is missing for tests, and for packages and the virtual machine too where
+/// Installs what is missing for tests, and for packages, the page and the virtual machine where
 /// `with_vm`. What could not be had is named; the steps that need it will say so again.
 pub(crate) fn install(with_vm: bool) -> Result<String, String> {
     let needs: &[&[Need]] = if with_vm {
-        &[FOR_TESTS, FOR_PACKAGES, FOR_VM]
+        &[FOR_TESTS, FOR_PACKAGES, FOR_CONSOLE, FOR_VM]
     } else {
         &[FOR_TESTS]
     };

@@ -264,6 +264,12 @@ fn volumes() -> Vec<Route> {
 fn drives() -> Vec<Route> {
     vec![
         route(
+            Method::GET,
+            "/v1/drives",
+            "Drives that the daemon sees, and what each is used for",
+            |s, (), ()| Ok(s.drives()),
+        ),
+        route(
             Method::POST,
             "/v1/drives/clean",
             "Wipe what Strake left on devices",

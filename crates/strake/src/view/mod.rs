@@ -283,7 +283,8 @@ pub(crate) fn scrubbed(last: &ScrubResult) -> ScrubJson {
     }
 }
 
-fn job(job: &JobStatus) -> JobJson {
+/// A job of a running array.
+pub(crate) fn job(job: &JobStatus) -> JobJson {
     let left = job.total_bytes.saturating_sub(job.done_bytes);
     JobJson {
         kind: job_kind(job.kind).to_owned(),
