@@ -82,8 +82,8 @@ const TORTURE_S: u64 = 75;
 const TORTURE_S_QUICK: u64 = 8;
 
 /// What `--quick` leaves out.
-const LEFT_OUT: &str = "virtual machines, packages, the web page, fuzzing, benchmarks, planted bugs, the demos \
-                        of eight levels, most seeds and most of the torture";
+const LEFT_OUT: &str = "virtual machines, packages, the web page, fuzzing, benchmarks, planted \
+                        bugs, the demos of eight levels, most seeds and most of the torture";
 
 fn steps(quick: bool) -> Vec<Step> {
     let build = [

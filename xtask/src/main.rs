@@ -2,8 +2,9 @@
 //!
 //! `ci` and `test` are the whole proof, `tidy` the rules a compiler cannot hold, `sim`, `torture`
 //! and `bench` thin doors to the crates that do the work, `mutants` looks for code that no test of
-//! the simulator would miss, `console` builds the web page, `package` makes what is installed, `golden` rewrites the frozen images
-//! on purpose, and `vm` boots a real kernel with emulated drives.
+//! the simulator would miss, `console` builds the web page, `package` makes what is installed,
+//! `golden` rewrites the frozen images on purpose, and `vm` boots a real kernel with emulated
+//! drives.
 //!
 //! **Architecture Invariant:** xtask depends on no crate of the product. It sees what a user sees:
 //! the `strake` binary, cargo's output, files. A change of an internal type can never break it.
