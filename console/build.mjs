@@ -46,6 +46,7 @@ const onlyWhatIsUsed = {
 };
 
 const { metafile } = await build({
+  absWorkingDir: here,
   entryPoints: { strake: "src/main.tsx" },
   bundle: true,
   minify: true,

@@ -76,7 +76,8 @@ function Link() {
   if (link === "over" && failure) {
     return <Failure failure={failure} title={t("link.over")} />;
   }
-  if (failure && link !== "open") return <Failure failure={failure} title={t("link.lost")} />;
+  // A stream whose other end is gone may stay open for long; requests fail at once.
+  if (failure) return <Failure failure={failure} title={t("link.lost")} />;
   if (link === "lost") {
     return (
       <Alert component="p" variant="warning" isInline title={t("link.lost")}>
@@ -108,7 +109,7 @@ export function App() {
         </MastheadBrand>
       </MastheadMain>
       <MastheadContent>
-        <span className="quiet">{version && t("version", { version: version.version })}</span>
+        <span className="quiet version">{version && t("version", { version: version.version })}</span>
       </MastheadContent>
     </Masthead>
   );

@@ -67,6 +67,11 @@ function fail(error: unknown): void {
   else if (error.status === 0) set({ failure: error });
 }
 
+/** An answer came: what was wrong with the link is over. */
+function answered(): void {
+  if (live.link === "open" && live.failure) set({ failure: undefined });
+}
+
 /** A thing that is read again when something happened to it. */
 class Kept {
   private timer: number | undefined;
@@ -84,7 +89,7 @@ class Kept {
       return;
     }
     this.busy = true;
-    await this.read().catch(fail);
+    await this.read().then(answered, fail);
     this.busy = false;
     if (this.again) {
       this.again = false;
@@ -207,7 +212,7 @@ async function sample(): Promise<void> {
 async function sampleOn(): Promise<void> {
   const serves = live.arrays?.some((array) => array.state !== "stopped");
   if (document.visibilityState === "visible" && live.link === "open" && serves) {
-    await sample().catch(fail);
+    await sample().then(answered, fail);
   }
   if (live.link !== "over") sampling = window.setTimeout(() => void sampleOn(), SAMPLE_MS);
 }

@@ -83,7 +83,7 @@ async function accessible(one, what) {
   assert.deepEqual(said, [], what);
 }
 
-const array = (name = "data") => rig.api("GET", `/v1/arrays/${name}`);
+const array = () => rig.api("GET", "/v1/arrays/data");
 
 async function openActions(one, item) {
   await button(one, en.actions).click();
@@ -330,11 +330,11 @@ step("two pages at once see the same, and a hidden page asks for no counts", asy
   one.on("request", (request) => (asked += request.url().endsWith("v1/stats") ? 1 : 0));
   await go(page, "#/array/data");
   await go(one, "#/array/data");
-  await openActions(page, en["rename.open"]);
-  await dialog(page).getByLabel(en["array.name"]).fill("archive");
-  await dialog(page).getByRole("button", { name: en["rename.button"], exact: true }).click();
-  await page.getByRole("heading", { name: "archive" }).waitFor();
-  await one.getByText("There is no array data").waitFor();
+  await openActions(page, en["stop.open"]);
+  await dialog(page).getByRole("button", { name: en["stop.button"], exact: true }).click();
+  await button(one, en["start.open"]).click();
+  await dialog(one).getByRole("button", { name: en["start.button"], exact: true }).click();
+  await button(page, en["scrub.open"]).waitFor();
   const from = asked;
   await one.waitForTimeout(4500);
   assert(asked - from >= 1 && asked - from <= 3, `${asked - from} requests for counts in 4.5 s`);
@@ -357,19 +357,19 @@ step("the daemon goes and comes back: the page says so, and goes on", async () =
 });
 
 step("an array is destroyed only after its name is typed", async () => {
-  await go(page, "#/array/archive");
-  await page.getByRole("heading", { name: "archive" }).waitFor();
-  await until("the array to serve again", async () => (await array("archive")).state === "optimal");
+  await go(page, "#/array/data");
+  await page.getByRole("heading", { name: "data" }).waitFor();
+  await until("the array to serve again", async () => (await array()).state === "optimal");
   await openActions(page, en["stop.open"]);
   await dialog(page).getByRole("button", { name: en["stop.button"], exact: true }).click();
   await button(page, en["start.open"]).waitFor();
   await openActions(page, en["destroy.open"]);
   const destroy = dialog(page).getByRole("button", { name: en["destroy.button"], exact: true });
   assert.equal(await destroy.isDisabled(), true);
-  await dialog(page).getByLabel("Type archive to confirm").fill("archiv");
+  await dialog(page).getByLabel("Type data to confirm").fill("dat");
   assert.equal(await destroy.isDisabled(), true);
   await shot(page, "destroy");
-  await dialog(page).getByLabel("Type archive to confirm").fill("archive");
+  await dialog(page).getByLabel("Type data to confirm").fill("data");
   await destroy.click();
   await page.getByRole("heading", { name: en["overview.none"] }).waitFor();
   assert.deepEqual(await rig.api("GET", "/v1/arrays"), []);

@@ -158,6 +158,7 @@ export async function proxy(rig) {
       const up = ask({ socketPath, method, path: url, headers }, (answer) => {
         response.writeHead(answer.statusCode, answer.headers);
         response.flushHeaders();
+        answer.on("error", () => response.destroy());
         answer.pipe(response);
       });
       up.on("error", () => response.destroy());

@@ -100,7 +100,7 @@ export function AlertsView() {
                         </div>
                       )}
                     </Td>
-                    <Td isActionCell>
+                    <Td dataLabel={t("actions")}>
                       <Button
                         variant="secondary"
                         size="sm"

@@ -58,7 +58,7 @@ export function DrivesView() {
                         </div>
                       )}
                     </Td>
-                    <Td isActionCell>
+                    <Td dataLabel={t("actions")}>
                       <div className="row">
                         {[true, false].map((on) => (
                           <Button

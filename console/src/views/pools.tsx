@@ -94,7 +94,7 @@ function PoolCard({ pool, onOpen }: { pool: Pool; onOpen: (open: Open) => void }
                   <Td dataLabel={t("drives.size")} className="numbers">
                     {bytes(size_bytes)}
                   </Td>
-                  <Td isActionCell>
+                  <Td dataLabel={t("actions")}>
                     <Button
                       variant="link"
                       size="sm"

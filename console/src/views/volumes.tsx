@@ -56,7 +56,7 @@ export function Volumes({ array }: { array: ArrayInfo }) {
                   {volume.device ?? "–"}
                 </Td>
                 <Td dataLabel={t("volume.created")}>{moment(volume.created)}</Td>
-                <Td isActionCell>
+                <Td dataLabel={t("actions")}>
                   <div className="row">
                     {ACTS.map((one) => (
                       <Button
