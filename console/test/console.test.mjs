@@ -10,7 +10,7 @@ import { createRequire } from "node:module";
 import path from "node:path";
 import { after, before, test } from "node:test";
 
-import { proxy, Rig, root, screenshots, until } from "./rig.mjs";
+import { Rig, root, screenshots, until } from "./rig.mjs";
 import { types } from "../types.mjs";
 
 const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
@@ -55,7 +55,7 @@ async function open(options = {}) {
     }
   });
   one.setDefaultTimeout(30_000);
-  await one.goto(rig.door.url);
+  await one.goto(await rig.link());
   return one;
 }
 
@@ -92,7 +92,6 @@ async function openActions(one, item) {
 
 before(async () => {
   rig = await Rig.start({ files: 8 });
-  rig.door = await proxy(rig);
   page = await open();
 });
 

@@ -6,8 +6,7 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { mkdir, mkdtemp, open, rm } from "node:fs/promises";
 import { request as ask } from "node:http";
-import { createServer } from "node:http";
-import { createReadStream, existsSync, statSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -117,9 +116,22 @@ export class Rig {
     return this.chromium;
   }
 
+  /** The link of a console of its own: it opens one browser. */
+  async link() {
+    const child = spawn(this.binary, ["console"], {
+      env: this.environment,
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    (this.consoles ??= []).push(child);
+    let said = "";
+    child.stdout.setEncoding("utf8").on("data", (part) => (said += part));
+    const link = /http:\/\/127\.0\.0\.1:\d+\/\?token=\w+/;
+    return until("the link of strake console", () => said.match(link)?.[0]);
+  }
+
   async end() {
     await this.chromium?.close();
-    await this.door?.close();
+    for (const child of this.consoles ?? []) child.kill("SIGINT");
     await this.kill("SIGTERM");
     await rm(this.folder, { recursive: true, force: true });
   }
@@ -134,52 +146,4 @@ export async function until(what, look, seconds = 20) {
     assert(Date.now() < end, `waited ${seconds} s for ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
-}
-
-const KINDS = {
-  ".html": "text/html",
-  ".js": "text/javascript",
-  ".css": "text/css",
-  ".svg": "image/svg+xml",
-};
-
-/** Serves the bundle and passes `v1/` on, as `strake console` does, without its token. */
-export async function proxy(rig) {
-  const dist = path.join(root, "console/dist");
-  const server = createServer((request, response) => {
-    const { pathname } = new URL(request.url, "http://x");
-    if (pathname.startsWith("/v1/")) {
-      const { method, url } = request;
-      const headers = {};
-      for (const name of ["content-type", "content-length"]) {
-        if (request.headers[name]) headers[name] = request.headers[name];
-      }
-      const socketPath = path.join(rig.dir, "api.sock");
-      const up = ask({ socketPath, method, path: url, headers }, (answer) => {
-        response.writeHead(answer.statusCode, answer.headers);
-        response.flushHeaders();
-        answer.on("error", () => response.destroy());
-        answer.pipe(response);
-      });
-      up.on("error", () => response.destroy());
-      response.on("close", () => up.destroy());
-      request.pipe(up);
-      return;
-    }
-    const file = path.join(dist, pathname === "/" ? "index.html" : path.basename(pathname));
-    if (!existsSync(file)) return response.writeHead(404).end();
-    response.writeHead(200, {
-      "content-type": KINDS[path.extname(file)] ?? "application/octet-stream",
-      "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'",
-    });
-    createReadStream(file).pipe(response);
-  });
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return {
-    url: `http://127.0.0.1:${server.address().port}/`,
-    close: () => {
-      server.closeAllConnections();
-      return new Promise((resolve) => server.close(resolve));
-    },
-  };
 }
