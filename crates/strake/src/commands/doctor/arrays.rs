@@ -210,7 +210,7 @@ fn list(array: &ArrayJson, stats: &StatsJson, say: Say<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::api::{MemberJson, PoolUserJson, RangeJson};
+    use crate::api::{MemberJson, PoolDeviceJson, PoolUserJson, RangeJson};
 
     use super::*;
 
@@ -254,11 +254,19 @@ mod tests {
         pooled.pools.push(PoolJson {
             name: "p".to_owned(),
             uuid: None,
-            devices: Vec::new(),
+            devices: vec![PoolDeviceJson {
+                device: "/dev/q".to_owned(),
+                uuid: "q".to_owned(),
+                size_bytes: 1 << 30,
+                block_bytes: 512,
+            }],
             arrays: vec![user(1)],
         });
         assert_eq!(checks(&pooled), [""; 0]);
         pooled.pools[0].arrays = vec![user(0)];
+        assert_eq!(checks(&pooled), ["spare"], "its device does not fit");
+        assert!(check(&pooled)[0].cure.contains("strake pool add p"));
+        pooled.pools[0].devices.clear();
         assert_eq!(checks(&pooled), ["spare", "pool"]);
         assert!(check(&pooled)[0].cure.contains("strake pool create p"));
         assert_eq!(checks(&facts("none", "off")), ["spare", "scrub-schedule"]);
