@@ -1,9 +1,11 @@
 // Made by types.mjs of the daemon's OpenAPI document.
 
 export interface AlertChannel {
+  arrays: string[];
   delivered: number;
   dropped: number;
   failing: boolean;
+  failing_since: string | null;
   failures: number;
   last_error: string | null;
   last_error_at: string | null;
@@ -13,6 +15,12 @@ export interface AlertChannel {
   severity: string;
   to: string;
   way: string;
+}
+
+export interface AlertFailing {
+  channel: string;
+  error: string | null;
+  since: string | null;
 }
 
 export interface AlertTest {
@@ -37,6 +45,7 @@ export interface Alerts {
 }
 
 export interface Array {
+  alerts_failing: AlertFailing[];
   block_bytes: number;
   carved: boolean;
   daemon: boolean;
@@ -53,6 +62,7 @@ export interface Array {
   members: Member[];
   moving: Moving | null;
   name: string;
+  not_found: boolean;
   placement: Placed | null;
   set_aside: SetAside[];
   size_bytes: number;
@@ -173,6 +183,7 @@ export interface CreateRequest {
 }
 
 export interface Created {
+  alerts_failing: AlertFailing[];
   block_bytes: number;
   carved: boolean;
   daemon: boolean;
@@ -190,6 +201,7 @@ export interface Created {
   members: Member[];
   moving: Moving | null;
   name: string;
+  not_found: boolean;
   notes: string[];
   placement: Placed | null;
   serving: boolean;
@@ -301,6 +313,12 @@ export interface Export {
   kind: string;
   mode: string | null;
   queues: number | null;
+}
+
+export interface Gap {
+  after_sequence: number;
+  next_sequence: number;
+  reason: string;
 }
 
 export interface GrowRequest {
@@ -644,6 +662,8 @@ export interface Stats {
   uuid: string;
   writes: IoStats;
 }
+
+export type Streamed = Event | Gap;
 
 export interface Version {
   dir: string;
