@@ -4,5 +4,7 @@ fi
 if [ -d /run/systemd/system ]; then
     systemd-tmpfiles --create strake.conf || :
     udevadm control --reload || :
+    # Where the root file system is on an array, the daemon runs from a copy in memory.
+    /usr/lib/strake/root-daemon refresh || :
     systemctl daemon-reload || :
 fi

@@ -97,6 +97,15 @@ upgrade() {
     dpkg -i $WORK/newer.deb >$WORK/dpkg.log 2>&1 && until_true 30 is_another "$pid"
 }
 
+# From now on each alert is a line of a file.
+alerts() {
+    printf '#!/bin/sh\necho "$STRAKE_ALERT_ARRAYS: $STRAKE_ALERT_EVENTS" >>%s/alerts\n' $WORK >/usr/local/lib/note-alert
+    chmod 755 /usr/local/lib/note-alert
+    printf '\n[[alerts]]\nname = "file"\n[alerts.exec]\ncommand = ["/usr/local/lib/note-alert"]\n' >>/etc/strake/strake.toml
+    strake config check >$WORK/check.log 2>&1 || bad install "the configuration: $(cat $WORK/check.log)"
+    systemctl restart strake || bad install "restart with alerts"
+    strake alert test >$WORK/alert.log 2>&1 || bad install "alert test: $(cat $WORK/alert.log)"
+}
 install() {
     if [ -s "$SHARE/boot.env" ]; then
         mkdir -p /etc/systemd/system/strake.service.d
@@ -105,6 +114,7 @@ install() {
     fi
     dpkg -i "$SHARE/strake.deb" >$WORK/dpkg.log 2>&1 || bad install "dpkg: $(tail -5 $WORK/dpkg.log)"
     systemctl is-active --quiet strake || bad install "the daemon is not active"
+    alerts
     [ "$(systemctl show -p Type --value strake)" = notify ] || bad install "the unit has no readiness"
     # shellcheck disable=SC2086
     strake create data --level 5 $MEMBERS >$WORK/create.log 2>&1 || bad install "create: $(cat $WORK/create.log)"
@@ -135,8 +145,76 @@ fstab() {
     strake events --json >$WORK/events.json
     jq -e -s 'map(select(.event == "stopped")) | last | .effect == "clean"' $WORK/events.json >/dev/null ||
         bad fstab "the stop was not clean: $(grep '"stopped"' $WORK/events.json | tail -1)"
+    jq -e -s '.[(map(.event) | rindex("stopped")):] | map(.event) | index("started") and (index("log_replayed") | not)' \
+        $WORK/events.json >/dev/null || bad fstab "the start after it recovered something: $(tail -5 $WORK/events.json)"
     is_state optimal || bad fstab "the array is $(strake show data --json | jq -r .state)"
     good fstab
+}
+
+# An array whose members come while the machine starts: loop devices, which a unit sets up after a while. Its file
+# system stands in fstab as any other does.
+late_array() {
+    local n
+    mkdir -p /srv/late $WORK/late
+    for n in 0 1 2; do
+        truncate -s 96M $WORK/late/$n
+        losetup /dev/loop$n $WORK/late/$n || bad late "losetup"
+    done
+    strake create late --level 5 /dev/loop0 /dev/loop1 /dev/loop2 >$WORK/create.log 2>&1 ||
+        bad late "create: $(cat $WORK/create.log)"
+    udevadm settle
+    mkfs.ext4 -q /dev/strake/late 2>$WORK/mkfs.log || bad late "mkfs: $(cat $WORK/mkfs.log)"
+    echo "UUID=$(blkid -p -s UUID -o value /dev/strake/late) /srv/late ext4 defaults 0 2" >>/etc/fstab
+    cat >/etc/systemd/system/late.service <<UNIT
+[Unit]
+DefaultDependencies=no
+After=strake.service
+[Service]
+Type=simple
+ExecStart=/bin/bash $WORK/late/attach
+[Install]
+WantedBy=sysinit.target
+UNIT
+    systemctl -q enable late
+    attach_late 2 2 2
+}
+# How many seconds before each member comes.
+attach_late() {
+    local n=0 seconds
+    for seconds; do
+        echo "sleep $seconds; losetup /dev/loop$n $WORK/late/$n; cut -d' ' -f1 /proc/uptime >/run/late.$n"
+        n=$((n + 1))
+    done >$WORK/late/attach
+}
+late_state() { strake show late --json 2>/dev/null | jq -r .state; }
+# Seconds since the start of the machine when a unit became active, and a later time.
+active_at() { echo $(($(systemctl show -p ActiveEnterTimestampMonotonic --value "$1") / 1000000)); }
+whole_seconds() { cut -d. -f1 "$1"; }
+is_late_mounted() {
+    findmnt -n /srv/late >/dev/null || bad "$1" "/srv/late is not mounted"
+    is_mounted || bad "$1" "/srv/data is not mounted"
+    [ "$(active_at strake)" -le "$(whole_seconds /run/late.0)" ] || bad "$1" "the daemon was not ready before a member came"
+    [ "$(active_at srv-late.mount)" -ge "$(whole_seconds "/run/late.$2")" ] || bad "$1" "mounted before its members came"
+}
+late() {
+    is_late_mounted late 2
+    [ "$(late_state)" = optimal ] || bad late "the array is $(late_state)"
+    good late
+}
+# One of three never comes: it is waited for 10 s.
+late_missing() {
+    is_late_mounted late-missing 1
+    [ "$(late_state)" = degraded ] || bad late-missing "the array is $(late_state)"
+    local waited
+    waited=$(($(active_at srv-late.mount) - $(whole_seconds /run/late.1)))
+    [ $waited -ge 5 ] && [ $waited -le 45 ] || bad late-missing "mounted $waited s after the last member that came"
+    systemctl -q disable late
+    sed -i '/srv.late/d' /etc/fstab
+    systemctl daemon-reload
+    umount /srv/late || bad late-missing "umount"
+    strake stop late >$WORK/stop.log 2>&1 || bad late-missing "stop: $(cat $WORK/stop.log)"
+    losetup -D
+    good late-missing
 }
 
 # The power goes; a member is gone when it comes back.
@@ -144,6 +222,8 @@ missing() {
     is_mounted || bad missing-member "/srv/data is not mounted"
     whole || bad missing-member "a file has other bytes"
     is_state degraded || bad missing-member "the array is $(strake show data --json | jq -r .state)"
+    until_true 30 grep -qs '^data: .*degraded' $WORK/alerts ||
+        bad missing-member "no alert says that data is degraded: $(tail -5 $WORK/alerts 2>&1)"
     good missing-member
 }
 lose_member() {
@@ -170,6 +250,16 @@ purge() {
     good purge
 }
 
+after_late() {
+    wants missing-member || wants purge || end
+    rm -f $WORK/alerts
+    next_boot missing
+    sync
+    lose_member
+    # As a cut of the power: nothing is stopped.
+    systemctl reboot --force --force
+}
+
 case $(cat "$STEP" 2>/dev/null) in
 "")
     install
@@ -181,12 +271,23 @@ fstab)
     if wants kill; then under_load kill kill_daemon && good kill; fi
     if wants restart; then under_load restart restart_daemon && good restart; fi
     if wants upgrade; then newer && under_load upgrade upgrade && good upgrade; fi
-    wants missing-member || wants purge || end
-    next_boot missing
-    sync
-    lose_member
-    # As a cut of the power: nothing is stopped.
-    systemctl reboot --force --force
+    if wants late || wants late-missing; then
+        late_array
+        next_boot late
+        systemctl reboot
+    else
+        after_late
+    fi
+    ;;
+late)
+    late
+    attach_late 1 1
+    next_boot late-missing
+    systemctl reboot
+    ;;
+late-missing)
+    late_missing
+    after_late
     ;;
 missing)
     missing

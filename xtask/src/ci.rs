@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 #[derive(Args)]
 pub(crate) struct Options {
     /// The part that takes under five minutes: no fuzzing, no virtual machine, no packages, no
-    /// benchmarks, no planted bugs, one demo, few seeds
+    /// web page, no benchmarks, no planted bugs, one demo, few seeds
     #[arg(long)]
     pub(crate) quick: bool,
     /// Only the steps with this word in their name (may be given several times)
@@ -82,8 +82,8 @@ const TORTURE_S: u64 = 75;
 const TORTURE_S_QUICK: u64 = 8;
 
 /// What `--quick` leaves out.
-const LEFT_OUT: &str = "virtual machines, packages, fuzzing, benchmarks, planted bugs, the demos \
-                        of eight levels, most seeds and most of the torture";
+const LEFT_OUT: &str = "virtual machines, packages, the web page, fuzzing, benchmarks, planted \
+                        bugs, the demos of eight levels, most seeds and most of the torture";
 
 fn steps(quick: bool) -> Vec<Step> {
     let build = [
@@ -112,6 +112,7 @@ fn steps(quick: bool) -> Vec<Step> {
     steps.push(torture);
     steps.push(step("virtual machine", vm::step).beside());
     steps.push(step("vm bench smoke", vm::bench::smoke).beside());
+    steps.push(step("package", crate::package::step).beside());
     steps.push(sim.beside());
     steps.push(step("sim canaries", test::sim_canaries).beside());
     for bench in BENCHES {
@@ -123,7 +124,7 @@ fn steps(quick: bool) -> Vec<Step> {
             test::demo(level)
         }));
     }
-    steps.push(step("package", crate::package::step));
+    steps.push(step("console", crate::console::step));
     steps.push(step("fuzz smoke", test::fuzz_smoke));
     steps
 }

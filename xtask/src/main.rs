@@ -2,14 +2,16 @@
 //!
 //! `ci` and `test` are the whole proof, `tidy` the rules a compiler cannot hold, `sim`, `torture`
 //! and `bench` thin doors to the crates that do the work, `mutants` looks for code that no test of
-//! the simulator would miss, `package` makes what is installed, `golden` rewrites the frozen images
-//! on purpose, and `vm` boots a real kernel with emulated drives.
+//! the simulator would miss, `console` builds the web page, `package` makes what is installed,
+//! `golden` rewrites the frozen images on purpose, and `vm` boots a real kernel with emulated
+//! drives.
 //!
 //! **Architecture Invariant:** xtask depends on no crate of the product. It sees what a user sees:
 //! the `strake` binary, cargo's output, files. A change of an internal type can never break it.
 
 mod bench;
 mod ci;
+mod console;
 mod door;
 mod golden;
 mod host;
@@ -71,6 +73,8 @@ enum Command {
     Mutants(mutants::Options),
     /// Compare the frozen on-disk images with the code, or write them anew
     Golden(golden::Options),
+    /// Build the web page, from console/ into console/dist
+    Console(console::Options),
     /// Make a .deb and an .rpm of the release build
     Package(package::Options),
     /// Boot a real kernel with emulated NVMe drives; `vm test` runs the scenarios there
@@ -97,6 +101,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Bench { args } => bench::run(&args),
         Command::Mutants(options) => mutants::run(&options),
         Command::Golden(options) => golden::run(&options),
+        Command::Console(options) => console::run(&options),
         Command::Package(options) => package::run(&options),
         Command::Vm(options) => vm::run(&options),
     }

@@ -34,6 +34,9 @@ const FOR_TESTS: &[Need] = &[
     need("promtool", "prometheus"),
     need("prometheus", "prometheus"),
     need("openssl", "openssl"),
+    // Makes a client from the API's document; `tests/cli/client.txt` names what pip installs.
+    need("python3", "python3"),
+    need("/usr/share/doc/python3-venv", "python3-venv"),
     need(
         "/usr/lib/python3/dist-packages/aiosmtpd",
         "python3-aiosmtpd",
@@ -76,6 +79,17 @@ pub(crate) const FOR_VM: &[Need] = &[
     need("bc", "bc"),
     need("cc", "gcc"),
     need("/usr/include/stdio.h", "libc6-dev"),
+];
+
+/// For the web page: what builds it, a browser, and letters for its screenshots.
+const FOR_CONSOLE: &[Need] = &[
+    need("node", "nodejs"),
+    need("npm", "npm"),
+    need("chromium", "chromium"),
+    need(
+        "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
+        "fonts-dejavu-core",
+    ),
 ];
 
 /// For packages: what packs, looks at them, installs them.
@@ -128,11 +142,11 @@ fn missing(needs: &[&[Need]]) -> Vec<&'static str> {
     packages
 }
 
-/// Installs what is missing for tests, and for packages and the virtual machine too where
+/// Installs what is missing for tests, and for packages, the page and the virtual machine where
 /// `with_vm`. What could not be had is named; the steps that need it will say so again.
 pub(crate) fn install(with_vm: bool) -> Result<String, String> {
     let needs: &[&[Need]] = if with_vm {
-        &[FOR_TESTS, FOR_PACKAGES, FOR_VM]
+        &[FOR_TESTS, FOR_PACKAGES, FOR_CONSOLE, FOR_VM]
     } else {
         &[FOR_TESTS]
     };

@@ -303,8 +303,11 @@ pub(crate) fn fuzz_smoke() -> Result<Outcome> {
     }
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("PATH={path}:{}", tools.join("bin").display());
-    // Most of a smoke run's time is the compiler's.
-    let quick = "CARGO_PROFILE_RELEASE_OPT_LEVEL=1";
+    // Most of a smoke run's time is the compiler's, and its inputs are few.
+    let quick = [
+        "CARGO_PROFILE_RELEASE_OPT_LEVEL=0",
+        "CARGO_PROFILE_RELEASE_DEBUG=0",
+    ];
     // A rustup proxy picks the toolchain by `+nightly` only when the variable of the outer one is
     // gone.
     let fuzz = [
@@ -314,7 +317,8 @@ pub(crate) fn fuzz_smoke() -> Result<Outcome> {
         "-u",
         "CARGO",
         &path,
-        quick,
+        quick[0],
+        quick[1],
         "cargo",
         "+nightly",
         "fuzz",

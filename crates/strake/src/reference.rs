@@ -366,9 +366,10 @@ fn all_metrics() -> String {
 /// What a schema of the OpenAPI document is, as `string`, `Range[]` or `integer?`.
 fn kind_of(schema: &Value) -> String {
     let is_null = |kind: &Value| kind == "null" || kind["type"] == "null";
-    let many = schema["anyOf"].as_array();
-    if let Some(one) = many.and_then(|all| all.iter().find(|one| !is_null(one))) {
-        return kind_of(one) + "?";
+    if let Some(many) = schema["anyOf"].as_array() {
+        let kinds = many.iter().filter(|one| !is_null(one)).map(kind_of);
+        let kinds = kinds.collect::<Vec<_>>().join(" or ");
+        return kinds + if many.iter().any(is_null) { "?" } else { "" };
     }
     if let Some(to) = schema["$ref"].as_str() {
         return to.rsplit('/').next().unwrap_or_default().to_owned();
@@ -391,6 +392,10 @@ fn kind_of(schema: &Value) -> String {
 fn shapes(text: &mut String, schemas: &serde_json::Map<String, Value>) {
     for (name, schema) in schemas {
         let _ = write!(text, "\n### {name}\n\n");
+        if schema["properties"].is_null() {
+            text.push_str(&wrap("", &kind_of(schema)));
+            continue;
+        }
         let required = schema["required"].as_array();
         let field = |(name, schema): (&String, &Value)| {
             let is_required = required.is_some_and(|all| all.iter().any(|r| r == name));
@@ -411,7 +416,8 @@ fn json() -> String {
         "HTTP and JSON",
         "The daemon speaks HTTP on `$STRAKE_DIR/api.sock`. What commands print with `--json` are \
          the same shapes. `GET /openapi.json` is the document for programs. A type with `?` may be \
-         null or absent, `[]` is a list; further fields may be added.",
+         null or absent, `[]` is a list; further fields may be added. [The API for \
+         programs](api.md) says what stays, how events are followed, and how a client is made.",
     );
     let document = openapi::document();
     let objects = |of: &Value| of.as_object().expect("an object").clone();

@@ -51,6 +51,8 @@ pub(crate) enum Machine {
     UserMode,
     /// The same with a Debian of its own, which systemd runs.
     System,
+    /// The same from this initramfs, with its root on an array.
+    OnArray(&'static str),
 }
 
 /// All of them, in the order in which they are quick to get.
@@ -64,7 +66,7 @@ pub(crate) const MACHINES: [Machine; 4] = [
 impl Machine {
     /// Its kernel is built here.
     fn is_ours(self) -> bool {
-        matches!(self, Machine::UserMode | Machine::System)
+        !matches!(self, Machine::Emulated(_))
     }
 
     /// As `vm list` shows it.
@@ -74,6 +76,7 @@ impl Machine {
             Machine::Emulated(Series::New) => "emulated, 7",
             Machine::UserMode => "user-mode, 7",
             Machine::System => "systemd, 7",
+            Machine::OnArray(_) => "on an array, 7",
         }
     }
 }
@@ -112,7 +115,7 @@ impl Rigs {
             Machine::Emulated(Series::Stable) => &self.stable,
             Machine::Emulated(Series::New) => &self.new,
             Machine::UserMode => &self.user_mode,
-            Machine::System => &self.system,
+            Machine::System | Machine::OnArray(_) => &self.system,
         };
         let made = place.get_or_init(|| prepare(machine).map_err(|why| format!("{why:#}")));
         made.as_ref().map_err(String::as_str)
@@ -174,7 +177,7 @@ fn prepare(machine: Machine) -> Result<Rig> {
             needs()?;
             Rig::UserMode(usermode::prepare()?)
         }
-        Machine::System => {
+        Machine::System | Machine::OnArray(_) => {
             needs()?;
             Rig::System(system::prepare()?)
         }

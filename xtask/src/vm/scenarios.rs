@@ -11,6 +11,7 @@ use super::budget::Budget;
 use super::drives::Drives;
 use super::guest::{self, End, Spec};
 use super::prepare::{self, Machine, Rig, Rigs, Series};
+use super::system;
 use crate::outcome::Outcome;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -21,7 +22,7 @@ use std::time::Instant;
 
 /// The guest's side, one file for each boot and one that all source; and the rules that udev gets
 /// there.
-pub(crate) const SCRIPTS: [(&str, &str); 13] = [
+pub(crate) const SCRIPTS: [(&str, &str); 14] = [
     ("lib.sh", include_str!("../../../tests/vm/lib.sh")),
     ("bench.sh", include_str!("../../../tests/vm/bench.sh")),
     ("care.sh", include_str!("../../../tests/vm/care.sh")),
@@ -30,6 +31,7 @@ pub(crate) const SCRIPTS: [(&str, &str); 13] = [
     ("life.sh", include_str!("../../../tests/vm/life.sh")),
     ("losses.sh", include_str!("../../../tests/vm/losses.sh")),
     ("moving.sh", include_str!("../../../tests/vm/moving.sh")),
+    ("root.sh", include_str!("../../../tests/vm/root.sh")),
     ("system.sh", include_str!("../../../tests/vm/system.sh")),
     ("volumes.sh", include_str!("../../../tests/vm/volumes.sh")),
     ("usermode.sh", include_str!("../../../tests/vm/usermode.sh")),
@@ -88,7 +90,7 @@ const USER_COPY: &str = "user-copy";
 /// daemon uses no batches.
 const AUTO_BUFFER: &str = "auto-buffer";
 
-pub(crate) const BOOTS: [Boot; 12] = [
+pub(crate) const BOOTS: [Boot; 15] = [
     Boot {
         name: "life",
         script: "life.sh",
@@ -400,13 +402,86 @@ pub(crate) const BOOTS: [Boot; 12] = [
                 "an upgrade of the package under load: no I/O error",
             ),
             scenario(
+                "late",
+                "members come while the machine starts: a line by UUID in fstab is mounted then",
+            ),
+            scenario(
+                "late-missing",
+                "the same with a member that never comes: mounted degraded after a wait",
+            ),
+            scenario(
                 "missing-member",
-                "the power goes, a member is gone, and the file system is mounted",
+                "the power goes, a member is gone: the file system is mounted, an alert delivered",
             ),
             scenario("purge", "a purge leaves the array alone"),
         ],
     },
+    Boot {
+        name: ROOT_MADE,
+        script: "root.sh",
+        machine: Machine::System,
+        set: "root",
+        drives: 3,
+        size_mib: 640,
+        block_bytes: 512,
+        usual_s: 90,
+        limit_s: 900,
+        ublk_mode: Some(AUTO_BUFFER),
+        scenarios: &[scenario(
+            ROOT_MADE,
+            "a root file system is copied to an array; initramfs-tools and dracut take Strake in",
+        )],
+    },
+    Boot {
+        name: "root-dracut",
+        script: "root.sh",
+        machine: Machine::OnArray("initrd.dracut"),
+        set: "root",
+        drives: 3,
+        size_mib: 640,
+        block_bytes: 512,
+        usual_s: 30,
+        limit_s: 900,
+        ublk_mode: Some(AUTO_BUFFER),
+        scenarios: &[Scenario {
+            name: "root-dracut",
+            about: "/ is on an array: boot with dracut's initramfs, where systemd runs",
+            after: Some(ROOT_MADE),
+        }],
+    },
+    Boot {
+        name: "root",
+        script: "root.sh",
+        machine: Machine::OnArray("initrd"),
+        set: "root",
+        drives: 3,
+        size_mib: 640,
+        block_bytes: 512,
+        usual_s: 60,
+        limit_s: 900,
+        ublk_mode: Some(AUTO_BUFFER),
+        scenarios: &[
+            Scenario {
+                name: "root",
+                about: "/ is on an array: boot, then restart and SIGKILL of the daemon under load",
+                after: Some(ROOT_MADE),
+            },
+            Scenario {
+                name: "root-reboot",
+                about: "a reboot from / on an array",
+                after: Some(ROOT_MADE),
+            },
+            Scenario {
+                name: "root-degraded",
+                about: "the power goes, a member is gone, and / is mounted",
+                after: Some(ROOT_MADE),
+            },
+        ],
+    },
 ];
+
+/// The boot that makes what boots from an array start from.
+const ROOT_MADE: &str = "root-made";
 
 /// Scenarios that end with a cut of the power.
 const CUT: [&str; 2] = ["power-cut", "move-cut"];
@@ -560,6 +635,11 @@ fn run_once(
             Ok(deb) => drop(fs::copy(deb, share.join("strake.deb"))?),
             Err(why) => println!("  {}: there is no package: {why:#}", boot.name),
         }
+    }
+    if let Machine::OnArray(initramfs) = boot.machine {
+        let made = guest::share(ROOT_MADE).join(initramfs);
+        let copied = fs::copy(&made, share.join(system::INITRAMFS));
+        copied.with_context(|| made.display().to_string())?;
     }
     let spec = Spec {
         name: boot.name,

@@ -2,9 +2,9 @@
 //! units, udev rules, mounts at boot, reboots.
 //!
 //! Its root is an image that mmdebstrap makes once; each boot writes to a layer over it, which
-//! lasts as long as the guest, also through its reboots. Invariant: an image lies in a folder named
-//! after what it is made of, and is moved there whole. Deliberately absent: Strake itself; a script
-//! installs the package.
+//! lasts as long as the guest, also through its reboots. Or its root is on an array, and an
+//! initramfs brings it up. Invariant: an image lies in a folder named after what it is made of, and
+//! is moved there whole. Deliberately absent: Strake itself; a script installs the package.
 
 use super::drives::Drives;
 use super::guest::Spec;
@@ -21,14 +21,20 @@ use std::process::Command;
 const SETUP: &str = include_str!("../../../tests/vm/system-setup.sh");
 
 /// The smallest Debian that boots, and what the scripts use.
-const PACKAGES: &str =
-    "systemd,systemd-sysv,udev,dbus,kmod,mount,util-linux,fdisk,xfsprogs,e2fsprogs,fio,jq";
+const PACKAGES: &str = "systemd,systemd-sysv,udev,dbus,kmod,mount,util-linux,fdisk,xfsprogs,\
+     e2fsprogs,fio,jq,initramfs-tools,busybox,zstd,dracut-core";
 
 /// Of the file system of the root. The file is sparse.
 const SIZE: &str = "2G";
 
 /// The drive that is the root: the last one that `ubd` has.
 const ROOT: (u32, char) = (15, 'p');
+
+/// In the shared folder: what the kernel starts from where its root is on an array.
+pub(super) const INITRAMFS: &str = "initrd";
+
+/// Of the file system there; `tests/vm/root.sh` makes it.
+const ON_ARRAY: &str = "root=UUID=5eed0000-0000-4000-8000-000000000033";
 
 /// A kernel that runs as a program, and the image of its root.
 pub(crate) struct System {
@@ -86,19 +92,27 @@ pub(crate) fn command(
     drives: &Drives,
     share: &Path,
 ) -> Result<Command> {
-    let layer = share.join("root.layer");
-    // A layer of an earlier guest is none over this image.
-    let _ = fs::remove_file(&layer);
-    let (number, letter) = ROOT;
     let mut command = usermode::program(&system.kernel, spec, share);
-    command.arg(format!(
-        "ubd{number}={},{}",
-        layer.display(),
-        system.image.display()
-    ));
+    let initramfs = share.join(INITRAMFS);
+    if initramfs.is_file() {
+        command.arg(format!("initrd={}", initramfs.display()));
+        command.args([ON_ARRAY, "ro"]);
+        // What the kernel does not know is in the environment of its first process.
+        let env = fs::read_to_string(share.join("boot.env")).unwrap_or_default();
+        command.args(env.lines().filter_map(|line| line.strip_prefix("export ")));
+    } else {
+        let layer = share.join("root.layer");
+        // A layer of an earlier guest is none over this image.
+        let _ = fs::remove_file(&layer);
+        let (number, letter) = ROOT;
+        command.arg(format!(
+            "ubd{number}={},{}",
+            layer.display(),
+            system.image.display()
+        ));
+        command.args([&format!("root=/dev/ubd{letter}"), "rw"]);
+    }
     command.args([
-        format!("root=/dev/ubd{letter}"),
-        "rw".to_owned(),
         // Its words are in the journal, which a script shows where something is wrong.
         "systemd.show_status=false".to_owned(),
         format!("test.share={}", share.display()),

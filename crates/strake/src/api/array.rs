@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{JobJson, MemberJson, ScrubJson, VolumesJson};
+use crate::api::{AlertFailingJson, JobJson, MemberJson, ScrubJson, VolumesJson};
 
 /// An array, as `show` tells it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -18,6 +18,13 @@ pub(crate) struct ArrayJson {
     /// Of a stopped array: whether enough members were found to start it; `null` of others.
     #[serde(default)]
     pub(crate) startable: Option<bool>,
+    /// Of a stopped array that was served here: no member of it is found, so its level and size are
+    /// not known.
+    #[serde(default)]
+    pub(crate) not_found: bool,
+    /// Channels of alerts that are to tell of this array and do not deliver now.
+    #[serde(default)]
+    pub(crate) alerts_failing: Vec<AlertFailingJson>,
     pub(crate) size_bytes: u64,
     pub(crate) strip_bytes: u64,
     pub(crate) group_size: Option<u8>,

@@ -49,6 +49,27 @@ impl EventJson {
     }
 }
 
+/// What a stream of Server-Sent Events has in its data.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum StreamedJson {
+    Event(EventJson),
+    /// Where the stream names the event `gap`.
+    Gap(GapJson),
+}
+
+/// Events that a stream lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct GapJson {
+    /// The last number before the gap: the client has the events up to it.
+    pub(crate) after_sequence: u64,
+    /// With this number the stream goes on.
+    pub(crate) next_sequence: u64,
+    /// `not_kept`: the events between are not kept any more. `numbered_anew`: the daemon has lost
+    /// its journal and has not come to the number that was asked for.
+    pub(crate) reason: String,
+}
+
 /// Which events are asked for: those that all of this is true of.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventFilter {
@@ -91,8 +112,15 @@ pub(crate) struct AlertChannelJson {
     pub(crate) to: String,
     /// What matters less is not told.
     pub(crate) severity: String,
+    /// The arrays that it tells of; empty: all.
+    #[serde(default)]
+    pub(crate) arrays: Vec<String>,
     /// The last attempt failed.
     pub(crate) failing: bool,
+    /// RFC 3339: when the first attempt failed after the last that did not; `null` where the last
+    /// did not.
+    #[serde(default)]
+    pub(crate) failing_since: Option<String>,
     /// Messages that wait.
     pub(crate) queued: u64,
     /// Messages.
@@ -106,6 +134,15 @@ pub(crate) struct AlertChannelJson {
     pub(crate) last_error: Option<String>,
     /// RFC 3339.
     pub(crate) last_error_at: Option<String>,
+}
+
+/// A channel that does not deliver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct AlertFailingJson {
+    pub(crate) channel: String,
+    /// RFC 3339.
+    pub(crate) since: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 /// The channels.

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{MovingJson, RangeJson};
+use crate::common::errors::FailureJson;
 
 /// Body of the request that cleans devices.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -50,6 +51,26 @@ pub(crate) struct DriveLocateRequest {
     pub(crate) on: bool,
     #[serde(default)]
     pub(crate) dry_run: bool,
+}
+
+/// A device or file that the daemon sees, and what it is used for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Drive")]
+pub(crate) struct DriveJson {
+    pub(crate) device: String,
+    /// `null` where it cannot be opened.
+    pub(crate) size_bytes: Option<u64>,
+    pub(crate) block_bytes: Option<u32>,
+    pub(crate) model: Option<String>,
+    pub(crate) serial: Option<String>,
+    /// `free`, `member`, `spare`, `pool`, or `other` where `problem` says what stands against it.
+    #[serde(rename = "use")]
+    pub(crate) used_for: String,
+    pub(crate) array: Option<String>,
+    pub(crate) slot: Option<u8>,
+    pub(crate) pool: Option<String>,
+    /// Why no array can take it as it is.
+    pub(crate) problem: Option<FailureJson>,
 }
 
 /// What was done to a drive.

@@ -15,6 +15,9 @@ pub(crate) struct StatusJson {
     pub(crate) uuid: String,
     pub(crate) state: String,
     pub(crate) level: String,
+    /// As `show` tells it.
+    #[serde(default)]
+    pub(crate) not_found: bool,
     pub(crate) size_bytes: u64,
     pub(crate) members: u64,
     pub(crate) in_sync: u64,

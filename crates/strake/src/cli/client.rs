@@ -30,23 +30,23 @@ pub(crate) struct Client {
 }
 
 /// How long a connection to the daemon may take.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the daemon may take to say that it lives: that waits for no device and no array.
 const LIFE_PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is asked that while its answer is waited for.
 const LIFE_PERIOD: Duration = Duration::from_secs(5);
 /// How long a daemon that lives may take for an answer: longer than anything that it waits for,
 /// also where a start that is refused late stops the array again (three waits of 320 s).
-const ANSWER_PATIENCE: Duration = Duration::from_secs(1200);
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(1200);
 
-fn silent(what: &str, patience: Duration) -> Failure {
+pub(crate) fn silent(what: &str, patience: Duration) -> Failure {
     let seconds = patience.as_secs();
     let found = format!("the daemon does not {what} within {seconds} s");
     Failure::new(Code::DaemonSilent, found)
 }
 
 /// Connects, also where the daemon is slow to accept: then its queue is full for a moment.
-async fn connect(socket: &Path) -> io::Result<UnixStream> {
+pub(crate) async fn connect(socket: &Path) -> io::Result<UnixStream> {
     loop {
         match UnixStream::connect(socket).await {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -82,7 +82,7 @@ async fn while_it_lives<T>(
     }
 }
 
-fn lost(error: impl std::fmt::Display) -> Failure {
+pub(crate) fn lost(error: impl std::fmt::Display) -> Failure {
     Failure::new(Code::DaemonLost, format!("the daemon hung up: {error}"))
 }
 

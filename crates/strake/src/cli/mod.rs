@@ -19,6 +19,7 @@ use strake_format::ArrayUuid;
 
 use crate::api::{ArrayJson, OutcomeJson};
 use crate::cli::client::Client;
+use crate::cli::paint::Paint;
 use crate::common::errors::{Code, Exit, Failure};
 use crate::common::shown;
 use crate::daemon::service::outcome;
@@ -77,6 +78,19 @@ impl Context {
         };
         print(text.as_bytes());
     }
+    /// The same with colour, where standard output has it. The text is safe for a terminal.
+    pub(crate) fn say_painted<T: Serialize>(
+        &self,
+        value: &T,
+        human: impl FnOnce(&T, Paint) -> String,
+    ) {
+        match self.json {
+            true => self.say(value, |_| String::new()),
+            false => {
+                print(human(value, Paint::of_stdout()).as_bytes());
+            }
+        }
+    }
     /// Tells what is good to know; in JSON the answer has it.
     pub(crate) fn notes(&self, notes: &[String]) {
         if !self.json {
@@ -117,7 +131,7 @@ impl Context {
         self.would(&outcome.array, what.unwrap_or(&outcome.what))
     }
     pub(crate) fn array(&self, array: &ArrayJson) -> Ended {
-        self.say(array, output::array);
+        self.say_painted(array, output::array);
         Ok(state_exit(array))
     }
 }

@@ -3,6 +3,7 @@
 //! Invariant: standard output carries the answer and nothing else; progress and errors go to
 //! standard error.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -87,8 +88,43 @@ fn slot_text(slot: Option<u8>) -> String {
     slot.map_or_else(|| "-".to_owned(), |s| s.to_string())
 }
 
+/// How good the state of an array is.
+fn mood(array: &ArrayJson) -> Mood {
+    match array.startable {
+        Some(false) => Mood::Worst,
+        _ => Mood::of_state(&array.state),
+    }
+}
+
+/// What is not known of a missing array.
+fn unless_missing(array: &ArrayJson, text: String) -> String {
+    match array.not_found {
+        true => "-".to_owned(),
+        false => text,
+    }
+}
+
+/// Channels of alerts that do not deliver, a line each and each once.
+fn alerts_failing<'a>(arrays: impl Iterator<Item = &'a ArrayJson>, paint: Paint) -> String {
+    let failing = arrays.flat_map(|array| &array.alerts_failing);
+    let failing: BTreeMap<&str, &AlertFailingJson> =
+        failing.map(|one| (one.channel.as_str(), one)).collect();
+    let line = |one: &AlertFailingJson| {
+        let since = one.since.as_ref();
+        let since = since.map_or_else(String::new, |since| format!(" since {since}"));
+        let error = one.error.as_deref().unwrap_or("no error is known");
+        let head = paint.text(Mood::Bad, "alerts");
+        format!(
+            "{head} by {} are not delivered{since}: {} (strake alert status)\n",
+            shown(&one.channel, ' '),
+            shown(error, ' ')
+        )
+    };
+    failing.into_values().map(line).collect()
+}
+
 /// All arrays, one line each.
-pub(crate) fn arrays(all: &[ArrayJson]) -> String {
+pub(crate) fn arrays(all: &[ArrayJson], paint: Paint) -> String {
     if all.is_empty() {
         return "no arrays\n".to_owned();
     }
@@ -101,11 +137,15 @@ pub(crate) fn arrays(all: &[ArrayJson]) -> String {
             .iter()
             .filter(|m| m.state == "in_sync")
             .count();
-        table.row(vec![
+        let state = match array.not_found {
+            true => "missing".to_owned(),
+            false => array.state.clone(),
+        };
+        let cells = vec![
             array.name.clone(),
-            array.level.clone(),
-            array.state.clone(),
-            size::bytes(array.size_bytes),
+            unless_missing(array, array.level.clone()),
+            state,
+            unless_missing(array, size::bytes(array.size_bytes)),
             format!("{in_sync}/{}", array.members.len()),
             or_dash(array.device.as_ref()),
             array
@@ -114,9 +154,22 @@ pub(crate) fn arrays(all: &[ArrayJson]) -> String {
                 .map(job_short)
                 .collect::<Vec<_>>()
                 .join(", "),
-        ]);
+        ];
+        table.painted(cells, 2, mood(array));
     }
-    table.text(0)
+    let mut text = table.text_in(0, paint);
+    for array in all.iter().filter(|array| array.not_found) {
+        text.push_str(&shown(&missing(array), '\n'));
+    }
+    text + &alerts_failing(all.iter(), paint)
+}
+
+/// What a user can do about an array of which no member is found.
+fn missing(array: &ArrayJson) -> String {
+    let name = &array.name;
+    format!(
+        "{name}: none of its members is found; strake forget {name}, if they are not to come back\n"
+    )
 }
 
 /// How an array's drives wear.
@@ -330,7 +383,7 @@ fn placement(p: &PlacedJson) -> String {
 }
 
 /// What an array is, without its members.
-fn summary(a: &ArrayJson) -> String {
+fn summary(a: &ArrayJson, paint: Paint) -> String {
     let groups = a
         .group_size
         .map_or_else(String::new, |g| format!(" in groups of {g}"));
@@ -344,13 +397,12 @@ fn summary(a: &ArrayJson) -> String {
         ("unknown", _) => "unknown: another process holds members",
         (state, _) => state,
     };
-    format!(
-        "{}  {}\n  level       {} of {}{groups}{fixed}, strip {}, blocks of {}\n  \
+    let head = format!("{}  {}\n", shown(&a.name, ' '), paint.text(mood(a), state));
+    let text = format!(
+        "  level       {} of {}{groups}{fixed}, strip {}, blocks of {}\n  \
          size        {} ({} never written)\n  device      {}\n{}{}  \
          write hole  {}\n  latency     target {}\n  degraded    start {}\n  \
          uuid        {}, epoch {}\n",
-        a.name,
-        state,
         a.level,
         a.members.len(),
         size::bytes(a.strip_bytes),
@@ -365,11 +417,12 @@ fn summary(a: &ArrayJson) -> String {
         a.degraded_start,
         a.uuid,
         a.epoch,
-    )
+    );
+    head + &shown(&text, '\n')
 }
 
 /// Members and spares, a row each.
-fn members(a: &ArrayJson) -> String {
+fn members(a: &ArrayJson, paint: Paint) -> String {
     let mut table = Table::new(&[
         "SLOT",
         "STATE",
@@ -379,28 +432,61 @@ fn members(a: &ArrayJson) -> String {
         "MISMATCHES",
     ]);
     for member in a.members.iter().chain(&a.spares) {
-        table.row(vec![
+        let cells = vec![
             slot_text(member.slot),
             member.state.clone(),
             or_dash(member.device.as_ref()),
             member.read_errors.to_string(),
             member.write_errors.to_string(),
             member.mismatches.to_string(),
-        ]);
+        ];
+        table.painted(cells, 1, Mood::of_state(&member.state));
     }
-    table.text(2)
+    table.text_in(2, paint)
 }
 
-/// One array, with its members and jobs.
-pub(crate) fn array(a: &ArrayJson) -> String {
-    let mut text = summary(a);
+/// One array, with its members and jobs; safe for a terminal.
+pub(crate) fn array(a: &ArrayJson, paint: Paint) -> String {
+    let failing = alerts_failing(std::iter::once(a), paint);
+    if a.not_found {
+        let state = paint.text(Mood::Worst, "missing");
+        let head = format!(
+            "{}  {state}\n  uuid        {}\n",
+            shown(&a.name, ' '),
+            a.uuid
+        );
+        let text = had(a) + &missing(a);
+        return head + &shown(&text, '\n') + &failing;
+    }
+    let known = shown(&extent(a), '\n');
+    let rest = shown(&behind_members(a), '\n');
+    [summary(a, paint), known, members(a, paint), rest, failing].concat()
+}
+
+/// What an array has of data and room.
+fn extent(a: &ArrayJson) -> String {
+    let mut text = String::new();
     if let Some(m) = &a.moving {
         text.push_str(&format!("  moved       {}\n", moving(m)));
     }
     text.push_str(&unreadable(a));
     text.push_str(&undecided(a));
     text.push_str(&volumes(&a.volumes));
-    text.push_str(&members(a));
+    text
+}
+
+/// What its slots had.
+fn had(a: &ArrayJson) -> String {
+    let was = a.members.iter().filter_map(|member| {
+        let was = self::was(member.slot?, member.was.as_ref()?);
+        Some(format!("  {was}\n"))
+    });
+    was.collect()
+}
+
+/// What is said of members and jobs below the table of members.
+fn behind_members(a: &ArrayJson) -> String {
+    let mut text = String::new();
     for aside in &a.set_aside {
         let slot = slot_text(aside.slot);
         text.push_str(&format!(
@@ -417,11 +503,7 @@ pub(crate) fn array(a: &ArrayJson) -> String {
             ));
         }
     }
-    for member in &a.members {
-        if let (Some(slot), Some(was)) = (member.slot, &member.was) {
-            text.push_str(&format!("  {}\n", self::was(slot, was)));
-        }
-    }
+    text.push_str(&had(a));
     text.push_str(&latencies(a));
     for job in &a.jobs {
         text.push_str(&format!("  {}\n", job_long(job)));

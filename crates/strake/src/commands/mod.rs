@@ -5,6 +5,7 @@
 
 pub(crate) mod alert;
 pub(crate) mod config;
+mod console;
 pub(crate) mod doctor;
 pub(crate) mod iostat;
 pub(crate) mod offline;
@@ -65,6 +66,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Import(args) => upkeep::import(&context, args),
         Command::Stop(args) => stop(&context, &args),
         Command::Destroy { name, yes, dry_run } => destroy(&context, &name, yes, dry_run),
+        Command::Forget { name, dry_run } => upkeep::forget(&context, &name, dry_run),
         Command::Scan { devices } => scan(&context, &devices),
         Command::Examine { device } => offline::examine(&context, &device),
         Command::Fail(args) => of_member(&context, "fail", &args),
@@ -94,6 +96,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Iostat(args) => iostat::run(&context, &args),
         Command::Top(args) => top::run(&context, &args),
         Command::Doctor => doctor::run(&context),
+        Command::Console(args) => console::run(&context, &args),
         Command::Status { name } => status::run(&context, name.as_deref()),
         Command::Alert(command) => alert::run(&context, &command),
         Command::Explain { name, lba } => explain(&context, &name, lba),
@@ -190,8 +193,8 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         }
     }
     context.notes(&created.notes);
-    context.say(&created, |c| {
-        let mut text = output::array(&c.array);
+    context.say_painted(&created, |c, paint| {
+        let mut text = output::array(&c.array, paint);
         match (c.dry_run, c.serving) {
             (true, _) => text.push_str("nothing was written (--dry-run)\n"),
             (false, true) => {}
@@ -212,25 +215,22 @@ fn show(context: &Context, name: Option<&str>) -> Ended {
         let path = url(name, "")?;
         let array: ArrayJson = match client {
             Some(client) => client.get(&path)?,
-            None => offline::shown(context, &offline::found(context, name)?),
+            None => offline::one(context, name)?,
         };
         if here && !context.json {
             offline::say_no_daemon(context);
         }
-        context.say(&array, output::array);
+        context.say_painted(&array, output::array);
         return Ok(shown_exit(&array));
     }
     let all: Vec<ArrayJson> = match client {
         Some(client) => client.get("/v1/arrays")?,
-        None => offline::scan(context, &[])
-            .iter()
-            .map(|a| offline::shown(context, a))
-            .collect(),
+        None => offline::all(context),
     };
     if here && (!context.json || all.is_empty()) {
         offline::say_no_daemon(context);
     }
-    context.say(&all, |all| output::arrays(all));
+    context.say_painted(&all, |all, paint| output::arrays(all, paint));
     Ok(worst_exit(&all))
 }
 

@@ -3,9 +3,11 @@
 //! Invariant: the same code as the daemon's does the work; members that a daemon (of another
 //! STRAKE_DIR) serves are held exclusively, so this never touches them.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use strake_format::ArrayUuid;
 use strake_runtime::{Device, OpenMode};
 
 use crate::api::*;
@@ -101,6 +103,50 @@ pub(crate) fn shown(context: &Context, found: &FoundArray) -> ArrayJson {
     array
 }
 
+/// All arrays: those that are found, and those of which no member is.
+pub(crate) fn all(context: &Context) -> Vec<ArrayJson> {
+    let found = scan(context, &[]);
+    let shown = found.iter().map(|a| shown(context, a));
+    let mut all: Vec<ArrayJson> = shown.chain(missing(context, &found)).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// The array of that name or uuid, also one of which no member is found.
+pub(crate) fn one(context: &Context, name: &str) -> Result<ArrayJson, Failure> {
+    let found = scan(context, &[]);
+    let mut missing = missing(context, &found).into_iter();
+    match missing.find(|array| array.name == name || array.uuid == name) {
+        Some(array) if !found.iter().any(|a| a.name().as_str() == name) => Ok(array),
+        _ => Ok(shown(context, &self::found(context, name)?)),
+    }
+}
+
+/// Arrays that were served here and of which no member is found. None are named where some devices
+/// may not be read: their members may be there.
+fn missing(context: &Context, found: &[FoundArray]) -> Vec<ArrayJson> {
+    if !unread(&paths(context, &[])).is_empty() {
+        return Vec::new();
+    }
+    let missing = context.dir.missing(found, |_| false);
+    missing
+        .iter()
+        .map(|one| context.dir.missing_json(one))
+        .collect()
+}
+
+/// Forgets an array of which no member is found.
+pub(crate) fn forget(context: &Context, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
+    context.dir.check()?;
+    let found = scan(context, &[]);
+    let unread = unread(&paths(context, &[]));
+    if !unread.is_empty() {
+        return Err(Failure::new(Code::Permission, unread_text(&unread)));
+    }
+    let forgotten = context.dir.forget_missing(&found, |_| false, name, dry_run);
+    forgotten.map(|(_, done)| done)
+}
+
 /// Says that no daemon answers.
 pub(crate) fn say_no_daemon(context: &Context) {
     let dir = context.dir.path().display();
@@ -156,6 +202,13 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
         context.dir.make()?;
         may_keep(&context.dir, &placement)?;
     }
+    let taken: BTreeSet<ArrayUuid> = match request.force {
+        true => scan(context, &request.devices)
+            .iter()
+            .map(|a| a.uuid)
+            .collect(),
+        false => BTreeSet::new(),
+    };
     let mut made = make::make(request, &names, |_, _| Ok(()))?;
     if !request.dry_run {
         let paths: Vec<PathBuf> = made.paths.iter().map(|(_, path)| path.clone()).collect();
@@ -164,6 +217,9 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
         let name = made.superblock.name.to_string();
         made.notes.extend(context.dir.not_remembered(&name, &paths));
         keep_placement(&context.dir, made.superblock.array, &placement)?;
+        if !taken.is_empty() {
+            context.dir.not_expected(&taken, &scan(context, &[]));
+        }
         context
             .dir
             .own(&made.superblock.name, made.superblock.array);

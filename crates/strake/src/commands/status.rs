@@ -23,11 +23,8 @@ pub(crate) fn run(context: &Context, name: Option<&str>) -> Ended {
     let arrays: Vec<ArrayJson> = match (client, name) {
         (Some(client), Some(name)) => vec![client.get_within(&url(name, "")?, PATIENCE)?],
         (Some(client), None) => client.get_within("/v1/arrays", PATIENCE)?,
-        (None, Some(name)) => vec![offline::shown(context, &offline::found(context, name)?)],
-        (None, None) => {
-            let found = offline::scan(context, &[]);
-            found.iter().map(|a| offline::shown(context, a)).collect()
-        }
+        (None, Some(name)) => vec![offline::one(context, name)?],
+        (None, None) => offline::all(context),
     };
     if here {
         offline::say_no_daemon(context);
@@ -52,6 +49,7 @@ fn line(array: &ArrayJson) -> StatusJson {
         uuid: array.uuid.clone(),
         state: array.state.clone(),
         level: array.level.clone(),
+        not_found: array.not_found,
         size_bytes: array.size_bytes,
         members: array.members.len() as u64,
         in_sync: array.members.iter().filter(in_sync).count() as u64,
@@ -65,8 +63,13 @@ fn line(array: &ArrayJson) -> StatusJson {
 /// What is wrong or under way.
 fn remarks(array: &ArrayJson) -> Vec<String> {
     let mut all = Vec::new();
-    if shown_exit(array) == Exit::TooFew as u8 {
+    if array.not_found {
+        all.push("none of its members is found".to_owned());
+    } else if shown_exit(array) == Exit::TooFew as u8 {
         all.push("too few members found to start it".to_owned());
+    }
+    for failing in &array.alerts_failing {
+        all.push(format!("alerts by {} are not delivered", failing.channel));
     }
     if array.state == "unknown" {
         all.push("another process holds members".to_owned());
@@ -116,9 +119,15 @@ fn text(lines: &[StatusJson], paint: Paint) -> String {
         let cells = vec![
             line.name.clone(),
             line.state.clone(),
-            format!("level {}", line.level),
+            match line.not_found {
+                true => "-".to_owned(),
+                false => format!("level {}", line.level),
+            },
             format!("{}/{} in sync", line.in_sync, line.members),
-            size::bytes(line.size_bytes),
+            match line.not_found {
+                true => "-".to_owned(),
+                false => size::bytes(line.size_bytes),
+            },
             line.remarks.join("; "),
         ];
         table.painted(cells, 1, mood);

@@ -29,7 +29,10 @@ pub(crate) fn clean(context: &Context, args: &CleanArgs) -> Ended {
             let devices = devices.clone();
             client.post("/v1/drives/clean", &CleanRequest { devices, dry_run })
         }
-        None => clean_devices(&context.dir, &devices, &[], dry_run),
+        None => {
+            let scan = || offline::scan(context, &[]);
+            clean_devices(&context.dir, &devices, &[], scan, dry_run)
+        }
     };
     // Looked at first, so that it is known what the answer is about.
     let mut cleaned: CleanedJson = ask(true)?;
@@ -130,6 +133,19 @@ pub(crate) fn rename(context: &Context, name: &str, new: String, dry_run: bool) 
         None => offline::rename(context, name, &request)?,
     };
     context.outcome(&outcome)
+}
+
+/// Forgets an array of which no member is found.
+pub(crate) fn forget(context: &Context, name: &str, dry_run: bool) -> Ended {
+    let path = url(name, "forget")?;
+    let outcome: OutcomeJson = match Client::find(&context.dir)? {
+        Some(client) => client.post(&path, &DryRequest { dry_run })?,
+        None => offline::forget(context, name, dry_run)?,
+    };
+    match dry_run {
+        true => context.planned(&outcome),
+        false => context.outcome(&outcome),
+    }
 }
 
 /// Adopts an array.

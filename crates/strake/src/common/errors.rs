@@ -341,6 +341,18 @@ catalogue! {
     /// As many clients follow events as may.
     TooManyFollowers, "too-many-followers", Refused,
         "end one of them, or ask again and again: strake events, GET /v1/events?since=N";
+    /// Without a session of the console.
+    NoSession, "no-session", Refused,
+        "run strake console again, and open the link that it prints";
+    /// A link of the console that opens nothing.
+    LinkNotValid, "link-not-valid", Refused,
+        "run strake console again: each link opens one browser, once";
+    /// A request of another page, or for another name.
+    ForeignRequest, "foreign-request", Refused,
+        "use the link that strake console prints, in a browser on this machine or through ssh -L";
+    /// Another program listens.
+    PortInUse, "port-in-use", Refused,
+        "give another --port, or omit it for a free one; ss -ltnp names the program";
     /// No ublk.
     NoUblk, "no-ublk", Failed,
         "use --export nbd, or load the kernel's ublk_drv (6.0 or newer) and run as root";

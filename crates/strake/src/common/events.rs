@@ -114,6 +114,17 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
             ("renamed", Info, "It has another name."),
             ("imported", Info, "It was adopted from another host."),
             ("destroyed", Info, "Its superblocks were wiped."),
+            (
+                "array_not_found",
+                Critical,
+                "No member of an array that was served here is found; the cause has what its slots \
+                 had.",
+            ),
+            (
+                "forgotten",
+                Info,
+                "An array of which no member is found is not expected any more.",
+            ),
             ("grown", Info, "It has more room."),
             (
                 "level_raised",
@@ -323,6 +334,13 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
                 Warning,
                 "Messages of a channel were dropped; the effect says how many and why.",
             ),
+            (
+                "alert_not_kept",
+                Warning,
+                "Messages that are not delivered cannot be written to disk; the cause is the \
+                 error.",
+            ),
+            ("alert_kept", Info, "They can be written again."),
         ],
     ),
     (
@@ -333,6 +351,11 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
                 "pool_spare_taken",
                 Info,
                 "An array took a spare from its pool.",
+            ),
+            (
+                "pool_empty",
+                Warning,
+                "An array took the last device of a pool; the cause is the pool.",
             ),
             (
                 "pool_has_no_spare",

@@ -14,13 +14,14 @@ use crate::common::events::{self, Severity};
 use crate::config::values::{Time, Whole};
 
 /// What may last of an array, as `events` names it.
-pub(crate) const CONDITIONS: [&str; 6] = [
+pub(crate) const CONDITIONS: [&str; 7] = [
     "degraded",
     "array_failed",
     "unreadable_blocks",
     "undecided_strips",
     "no_spare",
     "not_started",
+    "array_missing",
 ];
 /// Bytes of a name, which becomes that of a folder and a label of metrics.
 const NAME_BYTES_MAX: usize = 32;

@@ -45,21 +45,34 @@ pub(super) struct Follow {
     severity: Severity,
 }
 
-impl Follow {
-    fn filter(&self) -> Result<EventFilter, Failure> {
-        let time = |text: &String| {
-            text.parse().map_err(|error| {
-                let found = format!("since_time={text} is no time: {error}");
-                let cure = "give it as 2026-01-31T12:00:00Z";
-                Failure::new(Code::BadRequest, found).cure(cure)
-            })
-        };
-        Ok(EventFilter {
-            array: self.array.clone(),
-            severity: self.severity,
-            since: self.since_time.as_ref().map(time).transpose()?,
+/// What these parameters ask for.
+pub(super) fn filter(
+    array: Option<String>,
+    severity: Severity,
+    since_time: Option<String>,
+) -> Result<EventFilter, Failure> {
+    let time = |text: String| {
+        text.parse().map_err(|error| {
+            let found = format!("since_time={text} is no time: {error}");
+            let cure = "give it as 2026-01-31T12:00:00Z";
+            Failure::new(Code::BadRequest, found).cure(cure)
         })
+    };
+    Ok(EventFilter {
+        array,
+        severity,
+        since: since_time.map(time).transpose()?,
+    })
+}
+
+/// Refuses one more client that follows, where there is no place for it.
+pub(super) fn check_place(service: &Service) -> Result<(), Failure> {
+    let followers = service.events().followers();
+    if followers >= listen::FOLLOWERS_MAX {
+        let found = format!("{followers} clients follow events already, and no more may");
+        return Err(Failure::new(Code::TooManyFollowers, found));
     }
+    Ok(())
 }
 
 pub(super) async fn events(
@@ -67,16 +80,12 @@ pub(super) async fn events(
     QueryParams(query): QueryParams<Follow>,
 ) -> Answer {
     let kind = [(header::CONTENT_TYPE, MEDIA)];
-    let filter = query.filter()?;
+    let filter = filter(query.array, query.severity, query.since_time)?;
     if !query.follow {
         let lines = event_lines(&service.events().since(query.since), &filter);
         return Ok((kind, lines).into_response());
     }
-    let followers = service.events().followers();
-    if followers >= listen::FOLLOWERS_MAX {
-        let found = format!("{followers} clients follow events already, and no more may");
-        return Err(Failure::new(Code::TooManyFollowers, found));
-    }
+    check_place(&service)?;
     let body = Body::new(Followed::new(service, query.since, filter));
     Ok((kind, body).into_response())
 }

@@ -172,6 +172,10 @@ const FAMILIES: &[(&str, &str)] = &[
         "1 for the state that the array is in, 0 for the others. Stopped arrays have it too.",
     ),
     (
+        "strake_array_missing",
+        "1 where no member of an array that was served here is found, 0 for the other arrays.",
+    ),
+    (
         "strake_slots",
         "Slots of the array, with a member or without.",
     ),
@@ -397,7 +401,9 @@ pub(super) fn text(service: &Service) -> String {
             running_metrics(&mut families, &measured, |device| service.told(device));
         }
     }
-    for stopped in service.not_running() {
+    let missing = service.told_missing();
+    let missing = missing.iter().map(|one| service.of_missing(one));
+    for stopped in service.not_running().into_iter().chain(missing) {
         // The name of one that is there already says nothing of this one.
         let name = match names.insert(stopped.name.clone()) {
             true => stopped.name.clone(),
@@ -418,6 +424,8 @@ fn shared_metrics(families: &mut Families, name: &str, array: &ArrayJson) {
     ]);
     families.push("strake_array_info", &info, 1);
     let own = [("array", name)];
+    let missing = u8::from(array.not_found);
+    families.push("strake_array_missing", &labels(&own), missing);
     families.states("strake_array_state", &own, &ARRAY_STATES, &array.state);
     for member in &array.members {
         let slot = member.slot.map(|slot| slot.to_string()).unwrap_or_default();
@@ -842,7 +850,7 @@ mod tests {
             ]
         );
         let zeros = text.lines().filter(|line| line.ends_with(" 0")).count();
-        assert_eq!(zeros, 3 + 2 * 5);
+        assert_eq!(zeros, 3 + 2 * 5 + 1, "it is not missing either");
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) about: &'static str,
     pub(crate) takes: Takes,
+    /// Headers that it reads, and what they are for.
+    pub(crate) headers: &'static [(&'static str, &'static str)],
     pub(crate) answers: Shape,
     pub(crate) media: &'static str,
     /// What was made is answered with 201.
@@ -248,6 +250,7 @@ pub(super) fn own<A: JsonSchema, H: Handler<T, Arc<Service>>, T: 'static>(
         path,
         about,
         takes: Takes::Nothing,
+        headers: &[],
         answers: shape::<A>,
         media,
         makes: false,

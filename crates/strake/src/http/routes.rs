@@ -24,7 +24,7 @@ use crate::http::route::{
     Answer, Input as _, JsonBody, OptionalJson, QueryParams, Route, Shared, blocking, making, own,
     route,
 };
-use crate::http::{events, metrics, openapi};
+use crate::http::{events, metrics, openapi, stream};
 use crate::view::stats::StatsJson;
 
 const JSON: &str = "application/json";
@@ -91,6 +91,14 @@ fn arrays() -> Vec<Route> {
             "Stop cleanly",
             |s, name: String, OptionalJson(asked): OptionalJson<DryRequest>| {
                 s.stop(&name, asked.dry_run)
+            },
+        ),
+        route(
+            Method::POST,
+            "/v1/arrays/{name}/forget",
+            "Forget an array of which no member is found",
+            |s, name: String, OptionalJson(asked): OptionalJson<DryRequest>| {
+                s.forget(&name, &asked)
             },
         ),
         route(
@@ -256,6 +264,12 @@ fn volumes() -> Vec<Route> {
 fn drives() -> Vec<Route> {
     vec![
         route(
+            Method::GET,
+            "/v1/drives",
+            "Drives that the daemon sees, and what each is used for",
+            |s, (), ()| Ok(s.drives()),
+        ),
+        route(
             Method::POST,
             "/v1/drives/clean",
             "Wipe what Strake left on devices",
@@ -345,6 +359,17 @@ fn daemon() -> Vec<Route> {
                 "What happened, one JSON object a line",
                 events::MEDIA,
                 events::events,
+            )
+        },
+        Route {
+            takes: QueryParams::<stream::Resume>::TAKES,
+            headers: stream::HEADERS,
+            ..own::<StreamedJson, _, _>(
+                Method::GET,
+                "/v1/events/stream",
+                "What happens, as Server-Sent Events",
+                stream::MEDIA,
+                stream::stream,
             )
         },
         route(

@@ -283,7 +283,8 @@ pub(crate) fn scrubbed(last: &ScrubResult) -> ScrubJson {
     }
 }
 
-fn job(job: &JobStatus) -> JobJson {
+/// A job of a running array.
+pub(crate) fn job(job: &JobStatus) -> JobJson {
     let left = job.total_bytes.saturating_sub(job.done_bytes);
     JobJson {
         kind: job_kind(job.kind).to_owned(),
@@ -305,6 +306,8 @@ fn job(job: &JobStatus) -> JobJson {
 /// What a superblock alone tells of an array that does not run.
 fn blank(sb: &Superblock) -> ArrayJson {
     ArrayJson {
+        not_found: false,
+        alerts_failing: Vec::new(),
         name: sb.name.to_string(),
         uuid: sb.array.to_string(),
         level: sb.level.to_string(),

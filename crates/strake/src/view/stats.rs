@@ -16,6 +16,7 @@ use strake_engine::units::DeviceId;
 use strake_format::unreadable;
 use strake_runtime::{Counters, DeviceCounts, RequestLatencies};
 
+use crate::api::JobJson;
 use crate::view;
 use crate::view::latency::{DistributionJson, distribution};
 
@@ -39,6 +40,9 @@ pub(crate) struct StatsJson {
     pub(crate) unreadable_ranges: u64,
     pub(crate) unreadable_ranges_max: u64,
     pub(crate) members: Vec<MemberStatsJson>,
+    /// How far its background jobs are.
+    #[serde(default)]
+    pub(crate) jobs: Vec<JobJson>,
 }
 
 /// What was counted of reads, or of writes.
@@ -100,5 +104,6 @@ pub(crate) fn of(
         unreadable_ranges: status.unreadable.len() as u64,
         unreadable_ranges_max: unreadable::capacity(sb.layout.unreadable_bytes) as u64,
         members: status.members.iter().filter_map(member).collect(),
+        jobs: status.jobs.iter().map(view::job).collect(),
     }
 }

@@ -453,6 +453,226 @@ fn a_webhook_is_signed_and_each_failure_of_its_server_is_named() {
     );
 }
 
+/// A certificate authority, `ca.pem`, and the certificate of localhost that it has signed.
+fn authority(folder: &Path) {
+    let text = "[req]\ndistinguished_name=dn\nprompt=no\n[dn]\nCN=test\n[ca]\n\
+                basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign\n[leaf]\n\
+                basicConstraints=critical,CA:FALSE\nsubjectAltName=DNS:localhost\n";
+    fs::write(folder.join("ca.cnf"), text).expect("written");
+    for (name, more) in [
+        ("ca", &["-extensions", "ca"][..]),
+        (
+            "leaf",
+            &["-extensions", "leaf", "-CA", "ca.pem", "-CAkey", "ca.key"],
+        ),
+    ] {
+        let made = Command::new("openssl")
+            .current_dir(folder)
+            .args(["req", "-x509", "-config", "ca.cnf", "-nodes", "-days", "2"])
+            .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
+            .args([
+                "-keyout",
+                &format!("{name}.key"),
+                "-out",
+                &format!("{name}.pem"),
+            ])
+            .args(more)
+            .output()
+            .expect("openssl runs");
+        assert!(made.status.success(), "{made:?}");
+    }
+}
+
+/// Takes each POST and appends its path and its body to `requests`.
+const HTTPS_SERVER: &str = r#"
+import http.server, pathlib, ssl, sys
+folder = pathlib.Path(sys.argv[1])
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        with open(folder / "requests", "ab") as file:
+            file.write(self.path.encode() + b" " + body + b"\n")
+        self.send_response(204)
+        self.end_headers()
+    def log_message(self, *args):
+        pass
+server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[2])), Handler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(folder / "leaf.pem", folder / "leaf.key")
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"#;
+
+#[test]
+fn a_webhook_over_tls_is_delivered_once_when_its_server_is_back() {
+    let mut rig = Rig::new();
+    if !Path::new(PYTHON).exists() {
+        skipped("python3 is not installed");
+        return;
+    }
+    let folder = PathBuf::from(rig.path("https"));
+    fs::create_dir(&folder).expect("made");
+    authority(&folder);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    drop(listener);
+    let serve = || {
+        let child = Command::new(PYTHON)
+            .args(["-c", HTTPS_SERVER])
+            .arg(&folder)
+            .arg(port.to_string())
+            .stdin(Stdio::null())
+            .spawn();
+        Server(child.expect("it is there"))
+    };
+    let url = format!("https://localhost:{port}/a-secret-path\n");
+    let url_file = rig.file_of("url", &url, 0o600);
+    let channel = |ca: &str| {
+        let ca = folder.join(ca);
+        format!(
+            "[[alerts]]\nname = \"hook\"\ngroup = \"1s\"\ntimeout = \"5s\"\n[alerts.webhook]\n\
+             url_file = \"{url_file}\"\nca_file = \"{}\"\n",
+            ca.display()
+        )
+    };
+    rig.configure(&channel("ca.pem"));
+    rig.start_daemon();
+    rig.create("data", "1", NBD, &rig.files(2)).ok();
+    rig.run(&["fail", "data", "1"]).ok();
+    rig.until("a refusal", || rig.channel()["failing"] == true);
+    let channel_now = rig.channel();
+    let error = channel_now["last_error"].as_str().unwrap_or_default();
+    assert!(
+        error.contains("localhost") && error.contains("refused"),
+        "{channel_now}"
+    );
+    assert!(
+        !channel_now.to_string().contains("a-secret-path"),
+        "{channel_now}"
+    );
+    // It is seen where users look, with the time since when.
+    let since = channel_now["failing_since"].as_str().expect("a time");
+    let shown = rig.show("data");
+    assert_eq!(shown["alerts_failing"][0]["channel"], "hook", "{shown}");
+    assert_eq!(shown["alerts_failing"][0]["since"], since, "{shown}");
+    for args in [&["show"][..], &["show", "data"]] {
+        let text = rig.run_command(rig.command().args(args)).out;
+        let line = format!("alerts by hook are not delivered since {since}: ");
+        assert!(text.contains(&line), "{text}");
+    }
+    let status = rig.run_command(rig.command().arg("status")).out;
+    assert!(
+        status.contains("alerts by hook are not delivered"),
+        "{status}"
+    );
+    let doctor = rig.run(&["doctor"]).out;
+    assert!(
+        doctor.contains("alert-failing") && doctor.contains(since),
+        "{doctor}"
+    );
+
+    let server = serve();
+    rig.until("an empty queue", || {
+        let channel = rig.channel();
+        channel["queued"] == 0 && channel["delivered"].as_u64() > Some(0)
+    });
+    let requests = fs::read_to_string(folder.join("requests")).expect("some came");
+    let mut ids = std::collections::BTreeSet::new();
+    let mut began = 0;
+    for line in requests.lines() {
+        let body = line.strip_prefix("/a-secret-path ").expect("the path");
+        let message: Value = serde_json::from_str(body).expect("JSON");
+        assert!(ids.insert(message["id"].to_string()), "twice: {requests}");
+        let degraded = |i: &Value| i["condition"] == "degraded" && i["change"] == "began";
+        began += usize::from(has_item(&message, degraded));
+    }
+    assert_eq!(began, 1, "{requests}");
+    assert_eq!(rig.show("data")["alerts_failing"], serde_json::json!([]));
+    assert_eq!(rig.channel()["failing_since"], Value::Null);
+    // Another authority is not believed; nor is a URL in a file that others may read.
+    rig.stop_daemon();
+    let other = folder.join("other");
+    fs::create_dir(&other).expect("made");
+    authority(&other);
+    rig.configure(&channel("other/ca.pem"));
+    rig.start_daemon();
+    let error = rig.test_fails();
+    assert!(
+        error.contains("TLS") && error.to_lowercase().contains("certificate"),
+        "{error}"
+    );
+    rig.file_of("url", &url, 0o644);
+    let error = rig.test_fails();
+    assert!(error.contains(&format!("chmod 600 {url_file}")), "{error}");
+    drop(server);
+}
+
+#[test]
+fn the_url_and_the_key_of_a_webhook_may_be_credentials_of_systemd() {
+    let mut rig = Rig::new();
+    let (port, requests) = http_server(vec![TAKEN]);
+    let credentials = rig.path("credentials");
+    fs::create_dir(&credentials).expect("made");
+    let url = format!("http://127.0.0.1:{port}/hidden\n");
+    fs::write(format!("{credentials}/url"), url).expect("written");
+    fs::write(format!("{credentials}/key"), "a key\n").expect("written");
+    rig.configure(
+        "[[alerts]]\nname = \"hook\"\n[alerts.webhook]\nurl_credential = \"url\"\n\
+         key_credential = \"key\"\n",
+    );
+    // Without systemd there are none.
+    rig.start_daemon();
+    let error = rig.test_fails();
+    assert!(error.contains("LoadCredential="), "{error}");
+    rig.stop_daemon();
+    let environment = format!("CREDENTIALS_DIRECTORY={credentials}");
+    rig.start_daemon_by(&["env", &environment], &[]);
+    rig.run(&["alert", "test"]).ok();
+    let requests = requests.lock().expect("whole");
+    let (_, head, _) = &requests[0];
+    assert!(head.starts_with("post /hidden "), "{head}");
+    assert!(head.contains("x-strake-signature: sha256="), "{head}");
+    fs::remove_file(format!("{credentials}/url")).expect("removed");
+    let error = rig.test_fails();
+    assert!(error.contains("url"), "{error}");
+}
+
+#[test]
+fn mail_by_sendmail_has_its_arguments_and_its_failures_are_named() {
+    let mut rig = Rig::new();
+    let out = rig.path("out");
+    let script = |text: &str| format!("#!/bin/sh\n{text}\n");
+    let takes = script(&format!("printf '%s\\n' \"$@\" > {out}.args; cat > {out}"));
+    let program = rig.file_of("sendmail", &takes, 0o755);
+    rig.configure(&format!(
+        "[[alerts]]\nname = \"ops\"\ntimeout = \"2s\"\n[alerts.mail]\n\
+         to = [\"a@example.org\", \"b@example.org\"]\nfrom = \"strake@example.org\"\n\
+         sendmail = \"{program}\"\n"
+    ));
+    rig.start_daemon();
+    rig.run(&["alert", "test"]).ok();
+    let args = fs::read_to_string(format!("{out}.args")).expect("it ran");
+    let wanted = "-i\n-f\nstrake@example.org\n--\na@example.org\nb@example.org\n";
+    assert_eq!(args, wanted);
+    let mail = fs::read_to_string(&out).expect("it ran");
+    assert!(header(&mail, "To").contains("b@example.org"), "{mail}");
+    assert!(
+        header(&mail, "Subject").contains("test of an alert channel"),
+        "{mail}"
+    );
+    for (text, part) in [
+        (
+            "cat > /dev/null; echo 'queue is full' >&2; exit 75",
+            "exit status: 75: queue is full",
+        ),
+        ("sleep 100", "did not end within 2 s"),
+    ] {
+        rig.file_of("sendmail", &script(text), 0o755);
+        let error = rig.test_fails();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
 #[test]
 fn a_program_gets_the_message_and_cannot_hang_the_daemon() {
     let mut rig = Rig::new();
@@ -641,6 +861,16 @@ fn a_full_disk_delays_no_alert_and_is_said() {
         status["unwritten_files"].as_u64().expect("a number")
     };
     rig.until("it is said", || unwritten() > 0);
+    let noted = |name: &str| {
+        let events = rig.events();
+        events.into_iter().find(|event| event["event"] == name)
+    };
+    rig.until("it is noted", || noted("alert_not_kept").is_some());
+    let event = noted("alert_not_kept").expect("noted");
+    let cause = event["cause"].as_str().unwrap_or_default();
+    assert!(cause.contains("No space left"), "{event}");
+    let doctor = rig.run(&["doctor"]).out;
+    assert!(doctor.contains("alert-spool"), "{doctor}");
     fs::write(rig.path("open"), "").expect("written");
     rig.until("it is delivered all the same", || {
         !messages(&rig).is_empty()
@@ -648,6 +878,7 @@ fn a_full_disk_delays_no_alert_and_is_said() {
     drop(file);
     fs::remove_file(filler).expect("removed");
     rig.until("all is written", || unwritten() == 0);
+    rig.until("that is noted, too", || noted("alert_kept").is_some());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -102,4 +103,60 @@ fn a_follower_ends_when_its_reader_has_gone_though_no_event_comes() {
     let ended = follower.wait_with_output().expect("works");
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
     assert!(ended.stderr.is_empty(), "{ended:?}");
+}
+
+/// A browser goes on where it was by the id of its last event, also after the daemon was away.
+#[test]
+fn a_stream_of_events_resumes_after_its_last_id_over_a_restart_of_the_daemon() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    rig.create("data", "1", NBD, &rig.files(2)).ok();
+    let stream = |rig: &Rig, query: &str, header: &str| {
+        let mut stream = UnixStream::connect(rig.dir().join("api.sock")).expect("it listens");
+        let patience = Some(Duration::from_secs(60));
+        stream.set_read_timeout(patience).expect("works");
+        let head = format!("GET /v1/events/stream{query} HTTP/1.1\r\nhost: strake\r\n{header}\r\n");
+        stream.write_all(head.as_bytes()).expect("asks");
+        BufReader::new(stream)
+            .lines()
+            .map(|line| line.expect("goes on"))
+    };
+    let begun: Vec<String> = stream(&rig, "", "")
+        .take_while(|line| !line.contains("\"event\":\"created\""))
+        .collect();
+    assert!(begun[0].starts_with("HTTP/1.1 200"), "{begun:?}");
+    assert!(
+        begun.iter().any(|l| l == "content-type: text/event-stream"),
+        "{begun:?}"
+    );
+    let last = begun
+        .iter()
+        .rev()
+        .find_map(|line| line.strip_prefix("id: "));
+    let last: u64 = last.expect("an id").parse().expect("a number");
+    rig.stop_daemon();
+    rig.start_daemon();
+    // The header outweighs the query, with which a browser asks again.
+    let header = format!("Last-Event-ID: {last}\r\n");
+    let mut lines = stream(&rig, "?since=1", &header);
+    let first = lines.find(|line| line.starts_with("id: ")).expect("an id");
+    assert_eq!(first, format!("id: {}", last + 1));
+    let data = lines.next().expect("data");
+    let data = data.strip_prefix("data: ").expect("data");
+    let event: serde_json::Value = serde_json::from_str(data).expect("JSON");
+    let known = rig.events();
+    assert_eq!(
+        known.iter().find(|e| e["sequence"] == last + 1),
+        Some(&event)
+    );
+    // What filters leave out does not come.
+    let mut failed = stream(&rig, "?array=nothing", "");
+    rig.run(&["fail", "data", "1"]).ok();
+    let newest = rig.events().last().expect("an event")["sequence"].as_u64();
+    let id = |line: &str| line.strip_prefix("id: ")?.parse::<u64>().ok();
+    let is_before = |line: &String| id(line).is_none_or(|id| Some(id) < newest);
+    let told: Vec<String> = failed.by_ref().take_while(is_before).collect();
+    assert!(!told.iter().any(|l| l.starts_with("data: ")), "{told:?}");
+    let refused = rig.ask("GET", "/v1/events/stream?severity=x");
+    assert!(refused.contains("bad-request"), "{refused}");
 }

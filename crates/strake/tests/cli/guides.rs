@@ -32,6 +32,7 @@ const LIGHT: &str = "needs a drive with a light";
 const SYSTEMD: &str = "needs systemd as the first process; the unit of the package is verified";
 const INSTALLS: &str =
     "changes what is installed on the machine; cargo xtask test installs it in a copy of the root";
+const ROOT: &str = "changes what a machine boots from; scenarios of cargo xtask vm do it";
 const BUILDS: &str = "builds by cargo, which runs this test";
 
 /// Commands that no test runs, and why. One that ends with a blank stands for all that begin so.
@@ -63,6 +64,21 @@ const NOT_RUN: &[(&str, &str)] = &[
     (
         "mkfs.xfs /dev/nbd0 && mount /dev/nbd0 /srv/data",
         "needs a module of the kernel",
+    ),
+    (
+        "strake create root --level 1 /dev/nvme0n1p2 /dev/nvme1n1p2",
+        ROOT,
+    ),
+    ("mkfs.ext4 /dev/strake/root", ROOT),
+    ("mount /dev/strake/root /mnt", ROOT),
+    ("cp -ax / /mnt", ROOT),
+    ("mount /dev/nvme0n1p1 /mnt/boot", ROOT),
+    ("for folder in dev proc sys run; do ", ROOT),
+    ("chroot /mnt ", ROOT),
+    ("lsinitramfs ", ROOT),
+    (
+        "strake console",
+        "serves until it is interrupted; tests of the command and of the page run it",
     ),
     ("strake locate data 1 on", LIGHT),
     ("strake drive locate /dev/nvme1n1 on", LIGHT),
@@ -111,6 +127,8 @@ guides! {
     alerts_are_set_up_as_the_guide_says, "docs/how-to/alerts.md";
     the_configuration_is_backed_up_as_the_guide_says, "docs/how-to/back-up.md";
     drives_move_to_another_host_as_the_guide_says, "docs/how-to/move-to-another-host.md";
+    the_page_is_opened_as_the_guide_says, "docs/how-to/console.md";
+    a_root_moves_to_an_array_as_the_guide_says, "docs/how-to/root-on-an-array.md";
 }
 
 /// A command and what its page shows of it.

@@ -139,22 +139,28 @@ fn colour_is_where_it_is_wanted_and_nowhere_else() {
     let mut rig = Rig::new();
     rig.start_daemon();
     rig.create("data", "1", NBD, &rig.files(2)).ok();
-    let run = |environment: &[(&str, &str)]| {
+    let run_of = |args: &[&str], environment: &[(&str, &str)]| {
         let mut command = rig.command();
         for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
             command.env_remove(name);
         }
-        command.envs(environment.iter().copied()).arg("status");
+        command.envs(environment.iter().copied()).args(args);
         rig.run_command(&mut command).ok().out
     };
-    let plain = run(&[]);
-    assert!(!plain.contains('\u{1b}'), "a pipe has none: {plain:?}");
-    let painted = run(&[("CLICOLOR_FORCE", "1")]);
-    assert!(
-        painted.contains("\u{1b}[32moptimal\u{1b}[0m"),
-        "{painted:?}"
-    );
-    assert_eq!(run(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]), plain);
+    for args in [&["status"][..], &["show"], &["show", "data"]] {
+        let run = |environment: &[(&str, &str)]| run_of(args, environment);
+        let plain = run(&[]);
+        assert!(!plain.contains('\u{1b}'), "a pipe has none: {plain:?}");
+        let painted = run(&[("CLICOLOR_FORCE", "1")]);
+        let green = |text: &str| format!("\u{1b}[32m{text}\u{1b}[0m");
+        assert!(painted.contains(&green("optimal")), "{painted:?}");
+        if args == ["show", "data"] {
+            assert!(painted.contains(&green("in_sync")), "{painted:?}");
+        }
+        let unpainted = painted.replace("\u{1b}[32m", "").replace("\u{1b}[0m", "");
+        assert_eq!(unpainted, plain, "colour changes no word");
+        assert_eq!(run(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]), plain);
+    }
 }
 
 /// A login must not hang with the daemon.

@@ -20,6 +20,9 @@ const MIB: u64 = 1 << 20;
 /// Alerts that rightly have no data in the test, and why.
 const NO_ALERT: &[(&str, &str)] = &[
     ("StrakeArrayFailed", "no array has failed"),
+    ("StrakeArrayMissing", "members of all arrays are found"),
+    ("StrakeAlertsDropped", "few messages wait"),
+    ("StrakeAlertsUnwritten", "the disk is not full"),
     (
         "StrakeRequestErrors",
         "no request is answered with an error",
@@ -515,7 +518,11 @@ fn each_query_of_dashboard_and_alerts_returns_data_of_a_prometheus_that_scrapes_
     }
     let mut rig = Rig::new();
     let port = free_port();
-    start(&mut rig, &format!("listen = \"127.0.0.1:{port}\""));
+    let channel = "[[alerts]]\nname = \"ops\"\ngroup = \"1s\"\nexec.command = [\"/bin/false\"]";
+    start(
+        &mut rig,
+        &format!("listen = \"127.0.0.1:{port}\"\n{channel}"),
+    );
     if !arrays(&rig) {
         return;
     }

@@ -4,6 +4,7 @@
 
 pub(crate) mod alert;
 pub(crate) mod config;
+pub(crate) mod console;
 pub(crate) mod pool;
 pub(crate) mod volume;
 
@@ -13,6 +14,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::cli::args::alert::AlertCommand;
 use crate::cli::args::config::ConfigCommand;
+use crate::cli::args::console::ConsoleArgs;
 use crate::cli::args::pool::PoolCommand;
 use crate::cli::args::volume::VolumeCommand;
 use crate::common::events::Severity;
@@ -63,6 +65,15 @@ pub(crate) enum Command {
         /// Do not ask
         #[arg(long, short)]
         yes: bool,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Forget an array of which no member is found: it is another host's now, or given up
+    ///
+    /// Writes nothing to any drive. The array is served again when its drives are found here.
+    Forget {
+        name: String,
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,
@@ -192,6 +203,14 @@ pub(crate) enum Command {
         /// Only this one
         name: Option<String>,
     },
+    /// Serve a page of the arrays to a browser on this machine, until Ctrl-C
+    ///
+    /// Prints a link that opens the page in one browser, once; another browser needs a link of its
+    /// own, from another `strake console`. The page listens at 127.0.0.1 alone, and may do what
+    /// this user may do at the daemon's socket. From another machine: ssh -L 9090:127.0.0.1:9090
+    /// HOST, there strake console --port 9090. Its session ends with the console, after an hour
+    /// without a request, and after 12 hours.
+    Console(ConsoleArgs),
     /// Channels by which the daemon tells of what is wrong: mail, webhooks, programs
     #[command(subcommand)]
     Alert(AlertCommand),

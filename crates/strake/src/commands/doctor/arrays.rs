@@ -1,6 +1,6 @@
 //! Findings about arrays: their state, spares, scrubs, lists.
 
-use crate::api::{ArrayJson, FindingJson, SettingsJson};
+use crate::api::{ArrayJson, FindingJson, PoolJson, SettingsJson};
 use crate::commands::doctor::Facts;
 use crate::commands::shown_exit;
 use crate::common::errors::Exit;
@@ -45,7 +45,27 @@ pub(super) fn check(facts: &Facts) -> Vec<FindingJson> {
             list(array, stats, &mut say);
         }
     }
+    found.extend(facts.pools.iter().filter_map(empty_pool));
     found
+}
+
+/// A pool that arrays count on and that has nothing to give.
+fn empty_pool(pool: &PoolJson) -> Option<FindingJson> {
+    if !pool.devices.is_empty() || pool.arrays.is_empty() {
+        return None;
+    }
+    let name = &pool.name;
+    let arrays: Vec<&str> = pool.arrays.iter().map(|user| user.name.as_str()).collect();
+    Some(FindingJson {
+        check: "pool".to_owned(),
+        severity: Severity::Warning,
+        found: format!(
+            "the pool {name} has no device, and these arrays count on it: {}",
+            arrays.join(", ")
+        ),
+        cure: format!("strake pool create {name} DEV gives it devices again"),
+        ..FindingJson::default()
+    })
 }
 
 type Say<'a> = &'a mut dyn FnMut(&str, Severity, String, String);
@@ -75,6 +95,23 @@ fn state(array: &ArrayJson, say: Say<'_>) {
         "failed" => {
             let what = "it has failed: more members are out than the level survives".to_owned();
             say("state", Severity::Critical, what, look);
+        }
+        _ if array.not_found => {
+            let had = array.members.iter().filter_map(|m| m.was.as_ref());
+            let had: Vec<&str> = had.map(|was| was.device.as_str()).collect();
+            let had = match had.is_empty() {
+                true => String::new(),
+                false => format!("; it had {}", had.join(", ")),
+            };
+            say(
+                "state",
+                Severity::Critical,
+                format!("it was served here, and none of its members is found{had}"),
+                format!(
+                    "look at power, cables and controllers of its drives; strake forget {name}, \
+                     where they are not to come back"
+                ),
+            );
         }
         _ if shown_exit(array) == Exit::TooFew as u8 => {
             let what = "it is stopped, and too few members were found to start it".to_owned();
@@ -126,8 +163,10 @@ fn spare(array: &ArrayJson, settings: &SettingsJson, facts: &Facts, say: Say<'_>
     }
     let name = &array.name;
     let pool = settings.pool.as_deref().filter(|pool| *pool != "none");
+    let known = |pool: &str| facts.pools.iter().find(|one| one.name == pool);
+    let is_empty = |pool: &str| known(pool).is_none_or(|pool| pool.devices.is_empty());
     let fitting = pool.and_then(|pool| {
-        let pool = facts.pools.iter().find(|one| one.name == pool)?;
+        let pool = known(pool)?;
         let of = pool.arrays.iter().find(|user| user.name == *name)?;
         Some(of.fitting)
     });
@@ -135,7 +174,10 @@ fn spare(array: &ArrayJson, settings: &SettingsJson, facts: &Facts, say: Say<'_>
         (_, Some(1..)) => return,
         (Some(pool), _) => (
             format!("it has no spare, and its pool {pool} has no device that fits"),
-            format!("strake pool add {pool} DEV"),
+            format!(
+                "strake pool {} {pool} DEV",
+                if is_empty(pool) { "create" } else { "add" }
+            ),
         ),
         (None, _) => (
             "it has no spare and no pool: a member that is lost is not replaced until a user does \
@@ -168,7 +210,7 @@ fn list(array: &ArrayJson, stats: &StatsJson, say: Say<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::api::{MemberJson, PoolJson, PoolUserJson, RangeJson};
+    use crate::api::{MemberJson, PoolDeviceJson, PoolUserJson, RangeJson};
 
     use super::*;
 
@@ -212,13 +254,21 @@ mod tests {
         pooled.pools.push(PoolJson {
             name: "p".to_owned(),
             uuid: None,
-            devices: Vec::new(),
+            devices: vec![PoolDeviceJson {
+                device: "/dev/q".to_owned(),
+                uuid: "q".to_owned(),
+                size_bytes: 1 << 30,
+                block_bytes: 512,
+            }],
             arrays: vec![user(1)],
         });
         assert_eq!(checks(&pooled), [""; 0]);
         pooled.pools[0].arrays = vec![user(0)];
-        assert_eq!(checks(&pooled), ["spare"]);
+        assert_eq!(checks(&pooled), ["spare"], "its device does not fit");
         assert!(check(&pooled)[0].cure.contains("strake pool add p"));
+        pooled.pools[0].devices.clear();
+        assert_eq!(checks(&pooled), ["spare", "pool"]);
+        assert!(check(&pooled)[0].cure.contains("strake pool create p"));
         assert_eq!(checks(&facts("none", "off")), ["spare", "scrub-schedule"]);
         let mut stripe = facts("none", "off");
         stripe.arrays[0].level = "0".to_owned();

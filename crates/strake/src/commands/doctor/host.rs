@@ -349,6 +349,7 @@ mod tests {
                 name: "nvme0n1".to_owned(),
                 ..Traits::default()
             },
+            health: None,
         };
         let mut report = DoctorJson::default();
         check(host, &[array(features)], &[seat], &mut report);

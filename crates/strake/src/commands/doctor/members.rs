@@ -210,6 +210,7 @@ mod tests {
             slot: Some(slot),
             device: format!("/dev/nvme{slot}n1"),
             traits,
+            health: None,
         }
     }
 

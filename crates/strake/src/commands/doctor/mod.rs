@@ -5,17 +5,19 @@
 //!
 //! Invariants: nothing is changed, and nothing is waited for without a bound; a fact that is not
 //! known makes no finding, and is listed as not checked where a user could help. Deliberately
-//! absent: the health of drives (`show --wear`).
+//! absent: drives of no array.
 
+mod alerts;
 mod arrays;
+mod health;
 mod host;
 mod members;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::api::{ArrayJson, DoctorJson, FindingJson, PoolJson, SettingsJson, UncheckedJson};
-use crate::api::{MemberJson, VersionJson};
+use crate::api::{AlertsJson, ArrayJson, DoctorJson, FindingJson, MemberJson, PoolJson};
+use crate::api::{SettingsJson, UncheckedJson, VersionJson};
 use crate::cli::client::Client;
 use crate::cli::paint::{Mood, Paint};
 use crate::cli::{Context, DONE, Ended, print, url};
@@ -23,6 +25,8 @@ use crate::commands::offline;
 use crate::common::errors::{Exit, Failure};
 use crate::common::events::Severity;
 use crate::common::{shown, size};
+use crate::drives::machine;
+use crate::drives::machine::health::Health;
 use crate::drives::machine::looks::Looks;
 use crate::drives::machine::traits;
 use crate::view::stats::StatsJson;
@@ -38,6 +42,8 @@ struct Facts {
     settings: Vec<(String, SettingsJson)>,
     stats: Vec<StatsJson>,
     pools: Vec<PoolJson>,
+    /// `None` where no daemon answers.
+    alerts: Option<AlertsJson>,
 }
 
 /// A member and where it is.
@@ -48,6 +54,8 @@ struct Seat {
     slot: Option<u8>,
     device: String,
     traits: traits::Traits,
+    /// Of an NVMe drive that answers.
+    health: Option<Health>,
 }
 
 pub(crate) fn run(context: &Context) -> Ended {
@@ -72,8 +80,7 @@ pub(crate) fn run(context: &Context) -> Ended {
                     context.dir.path().display()
                 ),
             });
-            let found = offline::scan(context, &[]);
-            let arrays = found.iter().map(|a| offline::shown(context, a)).collect();
+            let arrays = offline::all(context);
             let facts = Facts {
                 arrays,
                 ..Facts::default()
@@ -83,7 +90,9 @@ pub(crate) fn run(context: &Context) -> Ended {
     };
     let seats = seats(&facts.arrays, &mut report);
     report.findings.extend(arrays::check(&facts));
+    report.findings.extend(alerts::check(facts.alerts.as_ref()));
     report.findings.extend(members::check(&seats));
+    report.findings.extend(health::check(&seats));
     host::check(
         &host::Host::here(daemon),
         &facts.arrays,
@@ -122,6 +131,7 @@ fn asked(client: &Client, report: &mut DoctorJson) -> Result<Facts, Failure> {
         settings,
         stats: client.get_within("/v1/stats", PATIENCE)?,
         pools: client.get_within("/v1/pools", PATIENCE)?,
+        alerts: Some(client.get_within("/v1/alerts", PATIENCE)?),
         arrays,
     })
 }
@@ -137,7 +147,9 @@ fn seats(arrays: &[ArrayJson], report: &mut DoctorJson) -> Vec<Seat> {
         .filter_map(|member| member.device.map(PathBuf::from))
         .collect();
     let looks = Looks::default();
-    let looked = looks.each(&devices, |path| (path.to_owned(), traits::of(path)));
+    let looked = looks.each(&devices, |path| {
+        (path.to_owned(), traits::of(path), machine::health::of(path))
+    });
     let mut seats = Vec::new();
     for array in arrays {
         for member in members(array) {
@@ -146,17 +158,21 @@ fn seats(arrays: &[ArrayJson], report: &mut DoctorJson) -> Vec<Seat> {
             };
             let found = looked
                 .iter()
-                .find(|(path, _)| path.as_os_str() == device.as_str());
+                .find(|(path, ..)| path.as_os_str() == device.as_str());
             let unchecked = |why: &str| UncheckedJson {
                 check: "drive".to_owned(),
                 device: Some(device.clone()),
                 why: why.to_owned(),
             };
             match found {
-                Some((_, Some(traits))) => {
-                    if traits.name.starts_with("nvme") && traits.has_volatile_cache.is_none() {
+                Some((_, Some(traits), health)) => {
+                    let is_nvme = traits.name.starts_with("nvme");
+                    if is_nvme && traits.has_volatile_cache.is_none() {
                         let why = "it does not answer Identify, which needs CAP_SYS_ADMIN";
                         report.unchecked.push(unchecked(why));
+                    } else if let Some(why) = health.as_ref().err().filter(|_| is_nvme) {
+                        let why = format!("its health is not known: {why}");
+                        report.unchecked.push(unchecked(&why));
                     }
                     seats.push(Seat {
                         array: array.name.clone(),
@@ -164,10 +180,11 @@ fn seats(arrays: &[ArrayJson], report: &mut DoctorJson) -> Vec<Seat> {
                         slot: member.slot,
                         device,
                         traits: traits.clone(),
+                        health: health.as_ref().ok().cloned(),
                     });
                 }
                 // A file.
-                Some((_, None)) => {}
+                Some((_, None, _)) => {}
                 None => report
                     .unchecked
                     .push(unchecked("it is not there, or does not answer within 10 s")),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::api::{AlertChannelJson, AlertTestJson};
+use crate::api::{AlertChannelJson, AlertFailingJson, AlertTestJson};
 use crate::common::errors::{Code, Failure};
 
 /// A channel is given its time, and a little more.
@@ -63,6 +63,21 @@ impl Board {
     /// The channels.
     pub(crate) fn channels(&self) -> Vec<AlertChannelJson> {
         locked(&self.channels).clone()
+    }
+
+    /// Channels that are to tell of this array and do not deliver.
+    pub(crate) fn failing(&self, array: &str) -> Vec<AlertFailingJson> {
+        let channels = locked(&self.channels);
+        let tells = |channel: &&AlertChannelJson| {
+            channel.arrays.is_empty() || channel.arrays.iter().any(|name| name == array)
+        };
+        let failing = channels.iter().filter(|channel| channel.failing);
+        let failing = failing.filter(tells).map(|channel| AlertFailingJson {
+            channel: channel.name.clone(),
+            since: channel.failing_since.clone(),
+            error: channel.last_error.clone(),
+        });
+        failing.collect()
     }
 
     /// Sends a test by a channel, or by all, and answers what came of it. Blocks.

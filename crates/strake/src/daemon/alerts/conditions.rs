@@ -1,5 +1,5 @@
-//! What lasts: that an array is degraded, failed, has unreadable blocks, no spare, or does not
-//! start.
+//! What lasts: that an array is degraded, failed, missing, has unreadable blocks, no spare, or does
+//! not start.
 //!
 //! Events say what happened; a condition is what is so until it ends. The daemon looks at the
 //! arrays in service, compares with what was so, and tells what began and what ended.
@@ -29,6 +29,7 @@ pub(super) enum Condition {
     Undecided,
     NoSpare,
     NotStarted,
+    Missing,
 }
 
 /// The subject of a condition: one array can have one of each at a time.
@@ -40,6 +41,7 @@ enum Subject {
     Strips,
     Spares,
     Start,
+    Members,
 }
 
 impl Condition {
@@ -51,6 +53,7 @@ impl Condition {
             Condition::Undecided => "undecided_strips",
             Condition::NoSpare => "no_spare",
             Condition::NotStarted => "not_started",
+            Condition::Missing => "array_missing",
         }
     }
 
@@ -60,7 +63,8 @@ impl Condition {
             Condition::Failed
             | Condition::Unreadable
             | Condition::Undecided
-            | Condition::NotStarted => Severity::Critical,
+            | Condition::NotStarted
+            | Condition::Missing => Severity::Critical,
         }
     }
 
@@ -73,6 +77,7 @@ impl Condition {
             Condition::Undecided => "has undecided strips",
             Condition::NoSpare => "has no spare for a missing member",
             Condition::NotStarted => "is not started",
+            Condition::Missing => "is missing: none of its members is found",
         }
     }
 
@@ -84,6 +89,7 @@ impl Condition {
             Condition::Undecided => "has no undecided strips any more",
             Condition::NoSpare => "needs no spare any more",
             Condition::NotStarted => "is started",
+            Condition::Missing => "is not missing any more",
         }
     }
 
@@ -94,6 +100,7 @@ impl Condition {
             Condition::Undecided => Subject::Strips,
             Condition::NoSpare => Subject::Spares,
             Condition::NotStarted => Subject::Start,
+            Condition::Missing => Subject::Members,
         }
     }
 }
@@ -138,9 +145,15 @@ pub(super) struct Conditions {
     open: BTreeMap<Key, Open>,
 }
 
-/// What is so of an array in service.
+/// What is so of an array in service, or whether one is found that is not.
 fn of(array: &ArrayJson) -> BTreeSet<Condition> {
     let mut so = BTreeSet::new();
+    if array.not_found {
+        so.insert(Condition::Missing);
+    }
+    if array.state == "stopped" {
+        return so;
+    }
     match array.state.as_str() {
         "degraded" => so.insert(Condition::Degraded),
         "failed" => so.insert(Condition::Failed),
@@ -207,16 +220,19 @@ impl Conditions {
         }
     }
 
-    /// Compares arrays in service with what was so.
+    /// Compares arrays in service, and others that are found or missing, with what was so.
     pub(super) fn look(&mut self, arrays: &[ArrayJson], time: &str) -> Vec<Item> {
         let mut items = Vec::new();
         for array in arrays {
             let so = of(array);
             // It serves, so it was started.
+            let serves = array.state != "stopped";
             let over = |open: &Open| {
                 let own = open.key.array == array.uuid
                     || open.key.subject == Subject::Start && open.key.array == array.name;
-                own && !so.iter().any(|c| c.subject() == open.key.subject)
+                // Of one that does not serve it is known whether it is found, and nothing more.
+                let known = serves || open.key.subject == Subject::Members;
+                own && known && !so.iter().any(|c| c.subject() == open.key.subject)
             };
             let ended: Vec<Key> = self
                 .open()
@@ -237,6 +253,15 @@ impl Conditions {
                 items.extend(self.begin(&array.uuid, &array.name, condition, time));
             }
         }
+        // Another array has its name.
+        let is_missing = |uuid: &str| arrays.iter().any(|a| a.not_found && a.uuid == uuid);
+        let over = |open: &&Open| open.key.subject == Subject::Members && open.seen;
+        let over = self.open().filter(over).map(|open| open.key.clone());
+        let over: Vec<Key> = over.filter(|key| !is_missing(&key.array)).collect();
+        for key in over {
+            let open = self.open.remove(&key);
+            items.extend(open.map(|open| open.item(Change::Ended, time)));
+        }
         items
     }
 
@@ -246,7 +271,7 @@ impl Conditions {
         match event.event.as_str() {
             "start_refused" => self.begin(array, array, Condition::NotStarted, &event.time),
             // Whatever was so of it is gone with it.
-            "destroyed" => {
+            "destroyed" | "forgotten" => {
                 self.open.retain(|_, open| open.name != array);
                 None
             }
@@ -295,6 +320,7 @@ mod tests {
             Condition::Undecided,
             Condition::NoSpare,
             Condition::NotStarted,
+            Condition::Missing,
         ];
         assert_eq!(
             all.map(Condition::as_str),
@@ -317,6 +343,41 @@ mod tests {
         let ended = all.look(&[array("optimal", WHOLE)], "6");
         let both = [("array_failed", Change::Ended), ("no_spare", Change::Ended)];
         assert_eq!(told(&ended), both);
+        assert_eq!(all.open().count(), 0);
+    }
+
+    #[test]
+    fn an_array_is_missing_until_it_is_found_or_forgotten() {
+        let missing = || ArrayJson {
+            not_found: true,
+            ..array("stopped", &[(0, "missing")])
+        };
+        let mut all = Conditions::default();
+        all.look(&[array("degraded", OUT)], "1");
+        let began = all.look(&[missing()], "2");
+        assert_eq!(told(&began), [("array_missing", Change::Began)]);
+        // At the start of the next daemon nothing is known of it at first.
+        let kept: Vec<Open> = all.open().cloned().collect();
+        let kept = serde_json::to_vec(&kept).expect("JSON");
+        let mut again = Conditions::new(serde_json::from_slice(&kept).expect("the same"));
+        assert_eq!(told(&again.look(&[], "3")), []);
+        // It is found, and not started.
+        let ended = again.look(&[array("stopped", OUT)], "4");
+        assert_eq!(told(&ended), [("array_missing", Change::Ended)]);
+        assert_eq!(
+            again.open().count(),
+            2,
+            "it is still degraded, without a spare"
+        );
+        again.look(&[missing()], "5");
+        let ended = again.look(&[], "6");
+        assert_eq!(told(&ended), [("array_missing", Change::Ended)]);
+        all = again;
+        all.follow(&EventJson {
+            array: Some("data".to_owned()),
+            event: "forgotten".to_owned(),
+            ..EventJson::default()
+        });
         assert_eq!(all.open().count(), 0);
     }
 

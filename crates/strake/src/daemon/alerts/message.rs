@@ -331,6 +331,14 @@ impl Draft<'_> {
         for Seen { array, .. } in arrays {
             let name = &array.name;
             match array.state.as_str() {
+                _ if array.not_found => next.extend([
+                    "Look at power, cables and controllers of its drives: strake scan".to_owned(),
+                    format!(
+                        "If they are not to come back (the array is another host's now, or given \
+                         up): strake forget {name}"
+                    ),
+                    "docs/how-to/it-is-missing.md".to_owned(),
+                ]),
                 "failed" => next.extend([
                     format!("strake show {name}; strake scan"),
                     "Do not create, format or dd anything on the drives. Bring drives back, then:"
@@ -379,19 +387,23 @@ impl Draft<'_> {
 fn state_of(text: &mut String, seen: &Seen) {
     let array = &seen.array;
     let device = array.device.as_deref().unwrap_or("no device");
-    let _ = writeln!(
-        text,
-        "\n{}: level {}, {}, {} bytes, {}",
-        array.name,
-        array.level,
-        array.state,
-        array.size_bytes,
-        shown(device, ' ')
-    );
+    if array.not_found {
+        let _ = writeln!(text, "\n{}: none of its members is found", array.name);
+    } else {
+        let _ = writeln!(
+            text,
+            "\n{}: level {}, {}, {} bytes, {}",
+            array.name,
+            array.level,
+            array.state,
+            array.size_bytes,
+            shown(device, ' ')
+        );
+    }
     for member in array.members.iter().chain(&array.spares) {
         let _ = writeln!(text, "  {}", shown(&member_line(member, &seen.drives), ' '));
     }
-    if array.spares.is_empty() {
+    if array.spares.is_empty() && !array.not_found {
         text.push_str("  no spare\n");
     }
     for job in &array.jobs {

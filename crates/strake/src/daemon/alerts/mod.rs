@@ -39,6 +39,7 @@ use crate::daemon::alerts::group::Group;
 use crate::daemon::alerts::message::{Draft, Item, Message, Seen};
 use crate::daemon::alerts::spool::{Found, Kept, Spool};
 use crate::daemon::alerts::ways::{Courier, Delivered, Line};
+use crate::daemon::events::Happened;
 use crate::daemon::service::Service;
 
 /// How often arrays are looked at without an event.
@@ -117,6 +118,8 @@ struct Teller {
     kept_to: u64,
     /// Something happened since the last look began.
     look_again: bool,
+    /// What is not delivered is in memory alone, and that was told.
+    unkept: bool,
 }
 
 fn host() -> String {
@@ -154,6 +157,7 @@ fn fresh(channel: &Channel) -> AlertChannelJson {
         way: way.to_owned(),
         to,
         severity: channel.severity.as_str().to_owned(),
+        arrays: channel.arrays.clone(),
         ..AlertChannelJson::default()
     }
 }
@@ -275,6 +279,7 @@ impl Teller {
             kept_at: now,
             kept_to: newest,
             look_again: true,
+            unkept: false,
         }
     }
 
@@ -321,11 +326,34 @@ impl Teller {
         }
         let unwritten = self.spool.unwritten();
         self.service.alerts().set_unwritten(unwritten);
+        self.tell_unkept(unwritten);
         let done = self.groups.iter().map(Group::done).max();
         if done > Some(self.kept_to) && self.kept_at.elapsed() > KEEP_PERIOD {
             self.kept_to = done.unwrap_or_default();
             self.keep();
         }
+    }
+
+    /// Notes that messages cannot be kept on disk, and when they can again.
+    fn tell_unkept(&mut self, unwritten: u64) {
+        let unkept = unwritten > 0;
+        if std::mem::replace(&mut self.unkept, unkept) == unkept {
+            return;
+        }
+        let (event, cause, effect) = match unkept {
+            true => (
+                "alert_not_kept",
+                Some(self.spool.why()),
+                "what is not delivered is in memory alone: a restart of the daemon loses it",
+            ),
+            false => ("alert_kept", None, "what is not delivered is on disk again"),
+        };
+        self.service.events().note(Happened {
+            event,
+            cause,
+            effect: Some(effect.to_owned()),
+            ..Happened::default()
+        });
     }
 
     fn due(&mut self) -> Option<Instant> {

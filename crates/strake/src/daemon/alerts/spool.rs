@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,8 @@ pub(super) struct Spool {
     queue: Option<SyncSender<Ask>>,
     /// Files that could not be written and are still to be.
     unwritten: Arc<AtomicU64>,
+    /// The error of the last write that failed.
+    why: Arc<Mutex<String>>,
 }
 
 /// What a start finds.
@@ -157,7 +159,9 @@ impl Spool {
         let found = found(&folder);
         let (queue, asked) = sync_channel(QUEUE);
         let unwritten = Arc::new(AtomicU64::new(0));
+        let why = Arc::<Mutex<String>>::default();
         let mut writer = Writer {
+            why: Arc::clone(&why),
             folder,
             waiting: BTreeMap::new(),
             unwritten: Arc::clone(&unwritten),
@@ -170,7 +174,12 @@ impl Spool {
             tracing::warn!(%error, "alerts are kept in memory alone");
         }
         let queue = spawned.is_ok().then_some(queue);
-        (Spool { queue, unwritten }, found)
+        let spool = Spool {
+            queue,
+            unwritten,
+            why,
+        };
+        (spool, found)
     }
 
     fn ask(&self, file: PathBuf, content: Option<Vec<u8>>) {
@@ -202,6 +211,12 @@ impl Spool {
     /// Files that could not be written yet.
     pub(super) fn unwritten(&self) -> u64 {
         self.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Why a file could not be written.
+    pub(super) fn why(&self) -> String {
+        let why = self.why.lock();
+        why.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits, not for ever, until what was asked for is written.
@@ -236,6 +251,7 @@ struct Writer {
     /// What is to be, by file.
     waiting: BTreeMap<PathBuf, Option<Vec<u8>>>,
     unwritten: Arc<AtomicU64>,
+    why: Arc<Mutex<String>>,
     /// The last write failed, and that was logged.
     failed: bool,
 }
@@ -299,6 +315,10 @@ impl Writer {
                 self.waiting.insert(PathBuf::from(STATE), content);
             }
             failed = failed.or(error.map(|error| (path, error)));
+        }
+        if let Some((path, error)) = &failed {
+            let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+            *why = format!("{}: {error}", path.display());
         }
         self.unwritten
             .store(self.waiting.len() as u64, Ordering::Relaxed);

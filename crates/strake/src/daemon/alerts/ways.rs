@@ -360,6 +360,7 @@ impl Line {
         self.board.with(self.name(), |channel| {
             channel.delivered += 1;
             channel.failing = false;
+            channel.failing_since = None;
             channel.last_success = Some(rfc3339(now));
             if let Some(why) = partly {
                 channel.failures += 1;
@@ -374,6 +375,7 @@ impl Line {
         self.board.with(self.name(), |channel| {
             channel.failures += 1;
             channel.failing = true;
+            channel.failing_since.get_or_insert_with(|| time.clone());
             channel.last_error = Some(why.to_owned());
             channel.last_error_at = Some(time);
         });

@@ -72,6 +72,10 @@ impl Seat {
 }
 
 impl Seats {
+    /// Slots of which anything is known.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u8> {
+        self.0.keys().copied()
+    }
     /// The device that has a slot, or had it last.
     pub(crate) fn device_of(&self, slot: u8) -> Option<&Path> {
         let place = self.0.get(&slot)?;

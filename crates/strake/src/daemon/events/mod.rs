@@ -60,6 +60,16 @@ struct Inner {
     journal: Journal,
 }
 
+/// Some events that are kept, from a number on, and which numbers there are.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) events: Vec<EventJson>,
+    /// The number of the oldest event that is kept; `next` where none is.
+    pub(crate) oldest: u64,
+    /// The number of the next event that is noted.
+    pub(crate) next: u64,
+}
+
 /// An event before it has a number and a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Happened {
@@ -250,6 +260,18 @@ impl EventLog {
             .filter(|e| e.sequence >= sequence)
             .cloned()
             .collect()
+    }
+
+    /// The same, no more than `most` of them at once.
+    pub(crate) fn page(&self, sequence: u64, most: usize) -> Page {
+        let inner = self.lock();
+        // Numbers only grow, but some may be missing: what the journal could not keep.
+        let begin = inner.ring.partition_point(|e| e.sequence < sequence);
+        Page {
+            events: inner.ring.iter().skip(begin).take(most).cloned().collect(),
+            oldest: inner.ring.front().map_or(inner.next, |e| e.sequence),
+            next: inner.next,
+        }
     }
 
     /// Says why jobs of an array are paused: by what holds them now, else by the event of their

@@ -8,6 +8,7 @@
 //! Deliberately absent: HTTP (api), looking for drives by itself (watch).
 
 pub(crate) mod backup;
+pub(crate) mod drives;
 pub(crate) mod ending;
 pub(crate) mod names;
 pub(crate) mod pools;
@@ -44,6 +45,7 @@ use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::pools::Tries;
 use crate::daemon::service::scrubs::compares_nothing;
 use crate::daemon::service::watched::health::DriveTold;
+use crate::daemon::service::watched::missing::Missing;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
 use crate::daemon::state::wear::WearLog;
@@ -77,6 +79,8 @@ pub(crate) struct Service {
     told: Mutex<BTreeMap<String, DriveTold>>,
     /// Arrays on drives, as of the last look at all drives, as if none were in service.
     found: Mutex<Vec<ArrayJson>>,
+    /// Arrays that were served here and of which no member is found, as of what was told.
+    missing: Mutex<Vec<Missing>>,
     since: SystemTime,
     pool_tries: Tries,
     sources: Sources,
@@ -129,6 +133,7 @@ impl Service {
             wear,
             told: Mutex::default(),
             found: Mutex::default(),
+            missing: Mutex::default(),
             since: SystemTime::now(),
             pool_tries: Tries::default(),
             sources,
@@ -196,6 +201,10 @@ impl Service {
             .cloned()
             .collect()
     }
+    /// Arrays on drives, as of the last look at all drives, as if none were in service.
+    pub(crate) fn last_found(&self) -> Vec<ArrayJson> {
+        locked(&self.found).clone()
+    }
     /// When this daemon began.
     pub(crate) fn since(&self) -> SystemTime {
         self.since
@@ -243,6 +252,9 @@ impl Service {
                 .filter(|a| !known.contains(&a.uuid.to_string()))
                 .map(|found| self.placed(found.stopped_json())),
         );
+        let missing = self.dir.missing(&others, |uuid| self.is_running(uuid));
+        let missing = missing.iter().map(|one| self.of_missing(one));
+        all.extend(missing.map(|array| self.with_alerts(array)));
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
@@ -252,12 +264,26 @@ impl Service {
         if let Some(running) = self.find_running(name) {
             return running.json().map(|array| self.placed(array));
         }
-        let found = find::pick(self.scan(&[]), name)?;
-        Ok(self.placed(found.stopped_json()))
+        match find::pick(self.scan(&[]), name) {
+            Ok(found) => Ok(self.placed(found.stopped_json())),
+            Err(failure) if failure.code == Code::ArrayNotFound => {
+                self.show_missing(name).ok_or(failure)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// An array with the channels of alerts that are to tell of it and do not.
+    pub(super) fn with_alerts(&self, array: ArrayJson) -> ArrayJson {
+        ArrayJson {
+            alerts_failing: self.alerts.failing(&array.name),
+            ..array
+        }
     }
 
     /// An array with what was said of it here.
-    pub(super) fn placed(&self, mut array: ArrayJson) -> ArrayJson {
+    pub(super) fn placed(&self, array: ArrayJson) -> ArrayJson {
+        let mut array = self.with_alerts(array);
         self.events.explain_pauses(&mut array);
         array.daemon = true;
         match array.uuid.parse() {
@@ -318,8 +344,15 @@ impl Service {
         // Before: a daemon that is killed when superblocks are written finds them again.
         let known = self.dir.known_files();
         let note = self.dir.not_remembered(&name, &paths);
+        let taken: BTreeSet<ArrayUuid> = match request.force {
+            true => self.scan(&paths).iter().map(|array| array.uuid).collect(),
+            false => BTreeSet::new(),
+        };
         let made = make::make(&request, &names, may);
         let mut made = made.inspect_err(|_| self.dir.forget_but(&paths, &known))?;
+        if !taken.is_empty() {
+            self.dir.not_expected(&taken, &self.scan(&[]));
+        }
         made.notes.extend(note);
         self.events.note(Happened {
             array: Some(name.clone()),

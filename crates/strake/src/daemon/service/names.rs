@@ -60,18 +60,25 @@ impl Dir {
     }
     /// No name but this one means this array.
     pub(crate) fn disown(&self, array: ArrayUuid, but: Option<&ArrayName>) {
-        let files = fs::read_dir(self.names()).into_iter().flatten().flatten();
-        for file in files {
-            let name = file.file_name();
-            let name = name.to_str().and_then(|name| name.strip_suffix(".json"));
-            let Some(Ok(name)) = name.map(str::parse::<ArrayName>) else {
-                continue;
-            };
-            if Some(&name) != but && self.owner(&name) == Some(array) {
+        for (name, owner) in self.owned() {
+            if owner == array && Some(&name) != but {
                 // Read as ours a moment ago; if it was removed meanwhile, that was the aim.
-                let _ = fs::remove_file(file.path());
+                let _ = fs::remove_file(self.name_file(&name));
             }
         }
+    }
+    /// Arrays that have a name here, by their names.
+    pub(crate) fn owned(&self) -> Vec<(ArrayName, ArrayUuid)> {
+        let files = fs::read_dir(self.names()).into_iter().flatten().flatten();
+        let owned = files.filter_map(|file| {
+            let name = file.file_name();
+            let name: ArrayName = name.to_str()?.strip_suffix(".json")?.parse().ok()?;
+            let owner = self.owner(&name)?;
+            Some((name, owner))
+        });
+        let mut owned: Vec<_> = owned.collect();
+        owned.sort();
+        owned
     }
 }
 

@@ -493,6 +493,18 @@ impl Service {
                 effect: Some("it belongs to the array now".to_owned()),
                 ..Happened::default()
             });
+            let name = found.label.name.to_string();
+            if matches!(self.pools().pick(&name), Err(f) if f.code == Code::PoolNotFound) {
+                self.events.note(Happened {
+                    array: Some(running.name().to_string()),
+                    event: "pool_empty",
+                    cause: Some(format!("pool {name}")),
+                    effect: Some(format!(
+                        "strake pool create {name} DEV gives it another spare"
+                    )),
+                    ..Happened::default()
+                });
+            }
             return Ok(Some(shown));
         }
         refused.map_or(Ok(None), Err)

@@ -3,6 +3,7 @@
 //! Invariant: as in `service`: one change at a time, verbs are idempotent and say whether they
 //! changed something. Deliberately absent: what an array does by itself.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use strake_engine::event::Command;
@@ -20,6 +21,7 @@ use crate::daemon::events::Happened;
 use crate::daemon::service::{Service, carry_out, outcome, own_superblock};
 use crate::daemon::state::Dir;
 use crate::drives::clean;
+use crate::drives::find::FoundArray;
 use crate::drives::machine::locate;
 use crate::drives::safety;
 use crate::view::shown_member;
@@ -44,7 +46,8 @@ impl Service {
             }
         }
         let running: Vec<ArrayUuid> = self.all_running().iter().map(|r| r.uuid).collect();
-        let cleaned = clean_devices(&self.dir, &paths, &running, request.dry_run)?;
+        let scan = || self.scan(&[]);
+        let cleaned = clean_devices(&self.dir, &paths, &running, scan, request.dry_run)?;
         if !request.dry_run {
             for device in &cleaned.devices {
                 self.events.note(Happened {
@@ -183,11 +186,13 @@ pub(crate) fn switch_light(
     Ok(outcome(&array.name, !request.dry_run, &what))
 }
 
-/// Wipes what Strake left on these devices, or says what that is.
+/// Wipes what Strake left on these devices, or says what that is. An array of which a scan finds
+/// no member then is not expected any more.
 pub(crate) fn clean_devices(
     dir: &Dir,
     paths: &[PathBuf],
     running: &[ArrayUuid],
+    scan: impl Fn() -> Vec<FoundArray>,
     dry_run: bool,
 ) -> Result<CleanedJson, Failure> {
     let arrays = clean::look(paths)?.into_iter().filter_map(|f| f.array());
@@ -205,6 +210,10 @@ pub(crate) fn clean_devices(
     if !dry_run {
         // Remembered in vain is harmless.
         let _ = dir.forget_files(paths);
+        let arrays: BTreeSet<ArrayUuid> = found.iter().filter_map(clean::Found::array).collect();
+        if !arrays.is_empty() {
+            dir.not_expected(&arrays, &scan());
+        }
     }
     let device = |found: &clean::Found| CleanedDeviceJson {
         device: found.path.display().to_string(),

@@ -23,7 +23,7 @@ use crate::drives::machine::health::Health;
 /// How often drives are asked.
 pub(crate) const PERIOD: Duration = Duration::from_secs(600);
 /// A drive is worn from here on, per cent of its endurance.
-const WORN_PERCENT: u8 = 90;
+pub(crate) const WORN_PERCENT: u8 = 90;
 const HOUR_S: u64 = 3600;
 const DAY_S: u64 = 24 * HOUR_S;
 /// So long samples are kept an hour apart.

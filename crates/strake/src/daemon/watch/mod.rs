@@ -17,6 +17,9 @@
 //! again: it is looked for from time to time (`late`). It cannot be opened as long as an old I/O is
 //! under way on it, and so is not taken back before the last of them is over.
 //!
+//! An array that was served here and of which no member is found is told when it was missing for as
+//! long as an array waits for its members.
+//!
 //! Deliberately absent: taking back by itself what failed, or what an administrator put out.
 
 pub(crate) mod late;
@@ -64,6 +67,8 @@ pub(crate) struct Watcher {
     tries: u32,
     /// A member did not answer in time.
     late: Late,
+    /// Since when arrays are missing.
+    missing: BTreeMap<ArrayUuid, Instant>,
 }
 
 /// What calls for another look.
@@ -200,6 +205,7 @@ impl Watcher {
             again: false,
             tries: 0,
             late: Late::default(),
+            missing: BTreeMap::new(),
         }
     }
 
@@ -215,6 +221,7 @@ impl Watcher {
             || self.resized
             || self.late.looks()
             || self.service.looks().waits()
+            || self.missing.len() > self.service.told_missing().len()
             || !self.waiting.is_empty();
         match !told || waits || self.seen.iter().any(file) {
             true => PERIOD,
@@ -224,6 +231,38 @@ impl Watcher {
 
     /// Looks once.
     pub(crate) fn look(&mut self, now: Instant) {
+        self.look_at_drives(now);
+        self.look_for_missing(now);
+    }
+
+    /// Tells of arrays that are missing for long enough, and of those no more that are not.
+    fn look_for_missing(&mut self, now: Instant) {
+        let mut missing = self.service.seems_missing();
+        // After a stop a user may take its drives away.
+        missing.retain(|one| !self.service.is_stopped(one.uuid));
+        self.missing
+            .retain(|uuid, _| missing.iter().any(|one| one.uuid == *uuid));
+        for one in &missing {
+            self.missing.entry(one.uuid).or_insert(now);
+        }
+        let wait = self.degraded.wait;
+        missing.retain(|one| {
+            self.missing
+                .get(&one.uuid)
+                .is_some_and(|at| now >= *at + wait)
+        });
+        let told = self.service.told_missing();
+        if missing.iter().any(|one| !told.contains(one)) {
+            // One that was made since the last look at all drives is found by another.
+            let found = self.service.missing();
+            missing.retain(|one| found.contains(one));
+        }
+        if missing != told {
+            self.service.tell_missing(missing);
+        }
+    }
+
+    fn look_at_drives(&mut self, now: Instant) {
         let fingerprint: Vec<(PathBuf, Identity, u64)> = self
             .service
             .paths()

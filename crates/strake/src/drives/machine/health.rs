@@ -24,6 +24,10 @@ const OCP: u8 = 0xc0;
 const SOLIDIGM: u8 = 0xca;
 /// PCI vendors with the log CAh that is read here: Intel and Solidigm.
 const SOLIDIGM_VENDORS: [u16; 2] = [0x8086, 0x025e];
+/// Of a controller's identify data: the temperature that it warns of.
+const WCTEMP: usize = 266;
+/// 0 °C, as drives count.
+const KELVIN: i32 = 273;
 /// At the end of the OCP page, as it lies there.
 const OCP_GUID: [u8; 16] = [
     0xc5, 0xaf, 0x10, 0x28, 0xea, 0xbf, 0xf2, 0xa4, 0x9c, 0x4f, 0x6f, 0x7c, 0xc9, 0x14, 0xd5, 0xaf,
@@ -40,6 +44,10 @@ pub(crate) struct Health {
     pub(crate) warnings: Vec<&'static str>,
     pub(crate) temperature_c: i32,
     pub(crate) available_spare_percent: u8,
+    /// The drive warns below this.
+    pub(crate) spare_threshold_percent: u8,
+    /// From here on the drive takes its temperature for too high, where it says so.
+    pub(crate) warm_from_c: Option<i32>,
     /// The drive's own estimate; may exceed 100.
     pub(crate) percentage_used: u8,
     pub(crate) power_on_hours: u128,
@@ -127,6 +135,8 @@ pub(crate) fn decode(pages: &Pages) -> Health {
     let warned = |bit: &usize| smart.first().is_some_and(|w| w >> bit & 1 == 1);
     let media = media(pages);
     let ocp = pages.ocp.as_deref().filter(|page| is_ocp(page));
+    // Zero: not reported.
+    let warm = Some(u16_at(&pages.controller, WCTEMP)).filter(|&kelvin| kelvin != 0);
     Health {
         serial: text(&pages.controller, 4, 20),
         model: text(&pages.controller, 24, 40),
@@ -135,8 +145,10 @@ pub(crate) fn decode(pages: &Pages) -> Health {
             .filter(warned)
             .map(|bit| WARNINGS[bit])
             .collect(),
-        temperature_c: i32::from(u16_at(smart, 1)) - 273,
+        temperature_c: i32::from(u16_at(smart, 1)) - KELVIN,
         available_spare_percent: number(smart, 3, 1) as u8,
+        spare_threshold_percent: number(smart, 4, 1) as u8,
+        warm_from_c: warm.map(|kelvin| i32::from(kelvin) - KELVIN),
         percentage_used: number(smart, 5, 1) as u8,
         power_on_hours: number(smart, 128, 16),
         unsafe_shutdowns: number(smart, 144, 16),
@@ -207,6 +219,7 @@ mod tests {
         page[4..10].copy_from_slice(b"PHAX01");
         page[24..33].copy_from_slice(b"D5-P5336 ");
         page[64..70].copy_from_slice(b"5CV102");
+        page[266..268].copy_from_slice(&343u16.to_le_bytes());
         page
     }
     const IDENTIFY: usize = 4096;
@@ -226,6 +239,8 @@ mod tests {
         );
         assert_eq!(health.temperature_c, 41);
         assert_eq!(health.available_spare_percent, 9);
+        assert_eq!(health.spare_threshold_percent, 10);
+        assert_eq!(health.warm_from_c, Some(70));
         assert_eq!(health.percentage_used, 93);
         assert_eq!(health.power_on_hours, 8760);
         assert_eq!((health.unsafe_shutdowns, health.media_errors), (12, 3));

@@ -26,9 +26,17 @@ impl Service {
         &self.alerts
     }
 
-    /// The arrays in service, as alerts tell of them.
+    /// The arrays, as alerts tell of them; those that are not in service as of the last look at all
+    /// drives.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         let running = self.all_running();
+        let missing = self.told_missing();
+        let missing = missing.iter().map(|one| self.of_missing(one));
+        let others = self.not_running().into_iter().chain(missing);
+        let others = others.map(|array| Seen {
+            array,
+            ..Seen::default()
+        });
         let seen = running.iter().filter_map(|running| {
             let array = self.placed(running.json().ok()?);
             let seats = self.dir.seats(running.uuid);
@@ -37,7 +45,7 @@ impl Service {
             let drives: BTreeMap<u8, String> = drives.collect();
             Some(Seen { array, drives })
         });
-        seen.collect()
+        seen.chain(others).collect()
     }
 
     /// What the channels did.

@@ -1,4 +1,5 @@
-//! What is watched for others: how drives are, and what alerts see of arrays.
+//! What is watched for others: how drives are, what alerts see of arrays, and which are missing.
 
 mod alerts;
 pub(crate) mod health;
+pub(crate) mod missing;

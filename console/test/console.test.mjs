@@ -1,0 +1,376 @@
+// The page in a real browser, against a real daemon with member files.
+//
+// One array lives through it: it is made by the wizard, loses a member, is rebuilt, gets another
+// level, is looked at by two pages at once, and is destroyed. Every view is looked at by axe-core,
+// light and dark. Screenshots stay in target/console-screenshots.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import path from "node:path";
+import { after, before, test } from "node:test";
+
+import { Rig, root, screenshots, until } from "./rig.mjs";
+import { types } from "../types.mjs";
+
+const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+const strings = async (language) =>
+  JSON.parse(await readFile(path.join(root, `console/strings/${language}.json`), "utf8"));
+const en = await strings("en");
+
+let rig;
+let page;
+let failed = false;
+
+/** A test that needs those before it. */
+function step(name, act) {
+  test(name, async (context) => {
+    if (failed) return context.skip("a test before it failed");
+    try {
+      await act();
+    } catch (error) {
+      failed = true;
+      await shot(page, "failed").catch(() => {});
+      throw error;
+    }
+  });
+}
+
+/** A page; what the browser complains about fails the test that runs. */
+async function open(options = {}) {
+  const browser = await rig.browser();
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 1500 },
+    locale: "en-GB",
+    ...options,
+  });
+  const one = await context.newPage();
+  one.troubles = [];
+  one.on("pageerror", (error) => one.troubles.push(error.message));
+  one.on("console", (message) => {
+    const wanted = message.type() === "error" || message.type() === "warning";
+    // A refused request is logged by the browser as well.
+    if (wanted && !message.text().startsWith("Failed to load resource")) {
+      one.troubles.push(message.text());
+    }
+  });
+  one.setDefaultTimeout(30_000);
+  await one.goto(await rig.link());
+  return one;
+}
+
+async function close(one) {
+  const { troubles } = one;
+  await one.context().close();
+  assert.deepEqual(troubles, []);
+}
+
+const go = (one, hash) => one.evaluate((to) => void (location.hash = to), hash);
+const button = (one, name) => one.getByRole("button", { name, exact: true });
+const dialog = (one) => one.getByRole("dialog");
+const shot = (one, name) => one.screenshot({ path: path.join(screenshots, `${name}.png`) });
+
+async function accessible(one, what) {
+  if (!(await one.evaluate(() => "axe" in window))) {
+    await one.evaluate(await readFile(axe, "utf8"));
+  }
+  // Colours fade in.
+  await one.waitForTimeout(400);
+  const { violations } = await one.evaluate(() => window.axe.run());
+  const said = violations.map(
+    ({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html).join("\n  ")}`,
+  );
+  assert.deepEqual(said, [], what);
+}
+
+const array = () => rig.api("GET", "/v1/arrays/data");
+
+async function openActions(one, item) {
+  await button(one, en.actions).click();
+  await one.getByRole("menuitem", { name: item, exact: true }).click();
+}
+
+before(async () => {
+  rig = await Rig.start({ files: 8 });
+  page = await open();
+});
+
+after(async () => {
+  await rig?.end();
+});
+
+step("the strings of both languages fit, and every event has one", async () => {
+  const de = await strings("de");
+  assert.deepEqual(Object.keys(de), Object.keys(en));
+  const places = (text) => (text.match(/\{\w+\}/g) ?? []).sort().join();
+  for (const key of Object.keys(en)) assert.equal(places(de[key]), places(en[key]), key);
+  const events = await readFile(path.join(root, "docs/reference/events.md"), "utf8");
+  const names = [...events.matchAll(/^\* `(\w+)` \(/gm)].map(([, name]) => name);
+  assert(names.length > 40, `events of the reference: ${names.length}`);
+  for (const name of names) assert(`event.${name}` in en, `no text for event ${name}`);
+});
+
+step("the types are those of the daemon's document", async () => {
+  const document = await rig.api("GET", "/openapi.json");
+  const kept = await readFile(path.join(root, "console/src/api.d.ts"), "utf8");
+  assert.equal(kept, types(document), "node types.mjs makes src/api.d.ts anew");
+});
+
+step("the wizard shows capacity and tolerance, then makes the array", async () => {
+  await page.getByRole("heading", { name: en["overview.none"] }).waitFor();
+  await accessible(page, "no arrays");
+  await page.getByRole("link", { name: en["create.button"] }).first().click();
+  await page.getByLabel(en["array.name"]).fill("data");
+  for (const at of [0, 1, 2, 3]) {
+    await page.getByLabel(`${en["create.member"]}: ${rig.drive(at)}`).check();
+  }
+  await accessible(page, "wizard, drives");
+  await shot(page, "create-drives");
+  await button(page, en.next).click();
+  const row = page.getByRole("row", { name: /^Level 5 / });
+  await row.getByText("176 MiB").waitFor();
+  await row.getByText("1 lost drive").waitFor();
+  await page.getByText(/level 50 needs at least 6 members/).waitFor();
+  await accessible(page, "wizard, level");
+  await shot(page, "create-level");
+  await row.getByRole("radio").check();
+  await button(page, en.next).click();
+  await page.getByText(/a full stripe is 768 KiB of data/).waitFor();
+  await accessible(page, "wizard, review");
+  await shot(page, "create-review");
+  assert.deepEqual(await rig.api("GET", "/v1/arrays"), [], "nothing is written before");
+  await button(page, en["create.make"]).click();
+  await page.getByRole("heading", { name: "data" }).waitFor();
+  const made = await array();
+  assert.equal(made.level, "5");
+  assert.equal(made.members.length, 4);
+});
+
+step("a refusal is shown with what was found and what to do", async () => {
+  await go(page, "#/create");
+  await page.getByLabel(en["array.name"]).fill("data");
+  await page.getByLabel(en["drives.path"]).fill(rig.drive(0));
+  await page.keyboard.press("Enter");
+  await button(page, en.next).click();
+  await button(page, en.next).click();
+  const refusal = page.locator(".failure");
+  await refusal.getByText(/already/).first().waitFor();
+  assert.equal(await button(page, en["create.make"]).isDisabled(), true);
+  await accessible(page, "a refusal");
+  await shot(page, "refused");
+});
+
+step("a member is lost, a drive takes its place, and the page sees the rebuild end", async () => {
+  await go(page, "#/array/data");
+  await page.getByRole("heading", { name: "data" }).waitFor();
+  await button(page, `${en.actions}: Slot 1`).click();
+  await page.getByRole("menuitem", { name: en["fail.open"] }).click();
+  const out = dialog(page).getByRole("button", { name: en["fail.button"], exact: true });
+  assert.equal(await out.isDisabled(), true, "the name is not typed yet");
+  await accessible(page, "the dialog that takes a member out");
+  await dialog(page).getByLabel("Type data to confirm").fill("data");
+  await out.click();
+  await page.getByText(en["notice.degraded"]).waitFor();
+  assert.equal((await array()).state, "degraded");
+  await accessible(page, "degraded");
+  await shot(page, "degraded");
+  await button(page, `${en.actions}: Slot 1`).click();
+  await page.getByRole("menuitem", { name: en["replace.open"] }).click();
+  await dialog(page).getByLabel(rig.drive(4)).check();
+  await dialog(page).getByText(/would rebuild slot 1 onto/).waitFor();
+  await shot(page, "replace");
+  await dialog(page).getByRole("button", { name: en["replace.button"], exact: true }).click();
+  await page.getByText(en["notice.degraded"]).waitFor({ state: "detached" });
+  const whole = await array();
+  assert.equal(whole.state, "optimal");
+  assert.equal(whole.members[1].device, rig.drive(4));
+});
+
+step("the alert stands on the overview and in the events", async () => {
+  await go(page, "#/");
+  const warnings = page.getByRole("grid", { name: en["overview.serious"] });
+  await warnings.getByText(en["event.member_out"]).waitFor();
+  await shot(page, "overview");
+  await go(page, "#/events");
+  await page.getByRole("grid", { name: en["nav.events"] }).getByText(en["event.member_in_sync"]).first().waitFor();
+  await shot(page, "events");
+});
+
+step("a scrub is started, and the array gets another level", async () => {
+  await go(page, "#/array/data");
+  await button(page, en["scrub.open"]).click();
+  await dialog(page).getByRole("button", { name: en["scrub.button"], exact: true }).click();
+  await until("a scrub to end", async () => (await array()).last_scrub);
+  await page.getByText(en["array.last.never"]).waitFor({ state: "detached" });
+  await openActions(page, en["restripe.open"]);
+  await dialog(page).getByLabel(en["array.level"], { exact: true }).fill("6");
+  await dialog(page).getByLabel(rig.drive(5)).check();
+  await dialog(page).getByText(/would become level 6 from 5/).waitFor();
+  await accessible(page, "restripe");
+  await shot(page, "restripe");
+  await dialog(page).getByRole("button", { name: en["restripe.button"], exact: true }).click();
+  await until("level 6", async () => {
+    const now = await array();
+    return now.level === "6" && now.state === "optimal" && now.jobs.length === 0;
+  });
+  await page.getByText("2 lost drives").waitFor();
+});
+
+step("settings are changed, and a wrong one is refused", async () => {
+  await go(page, "#/array/data/settings");
+  await page.getByLabel(en["setting.scrub_schedule"]).selectOption("weekly");
+  await button(page, en["settings.save"]).click();
+  await page.getByText(en["settings.saved"]).waitFor();
+  const settings = await rig.api("GET", "/v1/arrays/data/settings");
+  assert.equal(settings.scrub_schedule, "weekly");
+  await page.getByLabel(en["setting.scrub_at"]).fill("25:00");
+  await button(page, en["settings.save"]).click();
+  await page.locator(".failure").getByText(/25:00/).waitFor();
+  await shot(page, "settings");
+});
+
+step("a volume is made, and is deleted after its name is typed", async () => {
+  await go(page, "#/array/data/volumes");
+  await button(page, en["volume.make"]).click();
+  await dialog(page).getByLabel(en["array.name"]).fill("logs");
+  await dialog(page).getByLabel(en["array.size"]).fill("32M");
+  await dialog(page).getByRole("button", { name: en["volume.make"], exact: true }).click();
+  const volumes = page.getByRole("grid", { name: en["array.volumes"] });
+  await volumes.getByText("32 MiB").waitFor();
+  await shot(page, "volumes");
+  await button(page, `${en["volume.delete"]}: logs`).click();
+  await dialog(page).getByLabel("Type logs to confirm").fill("logs");
+  await dialog(page).getByRole("button", { name: en["volume.delete"], exact: true }).click();
+  await volumes.waitFor({ state: "detached" });
+});
+
+step("a pool is made", async () => {
+  await go(page, "#/pools");
+  await button(page, en["pool.make"]).click();
+  await dialog(page).getByLabel(en["array.name"]).fill("spares");
+  await dialog(page).getByLabel(rig.drive(6)).check();
+  await dialog(page).getByRole("button", { name: en["pool.make"], exact: true }).click();
+  await page.getByRole("grid", { name: "Devices of spares" }).getByText(rig.drive(6)).waitFor();
+  await shot(page, "pools");
+});
+
+const VIEWS = {
+  overview: "#/",
+  array: "#/array/data",
+  settings: "#/array/data/settings",
+  volumes: "#/array/data/volumes",
+  "array-events": "#/array/data/events",
+  create: "#/create",
+  drives: "#/drives",
+  pools: "#/pools",
+  events: "#/events",
+  alerts: "#/alerts",
+};
+
+for (const colorScheme of ["light", "dark"]) {
+  step(`every view passes axe-core, ${colorScheme}`, async () => {
+    const one = await open({ colorScheme });
+    await one.getByRole("grid", { name: en["overview.arrays"] }).waitFor();
+    const dark = await one.evaluate(() =>
+      document.documentElement.classList.contains("pf-v6-theme-dark"),
+    );
+    assert.equal(dark, colorScheme === "dark");
+    for (const [name, hash] of Object.entries(VIEWS)) {
+      await go(one, hash);
+      await one.getByRole("heading", { level: 1 }).waitFor();
+      await one.locator(".pf-v6-c-skeleton").waitFor({ state: "detached" });
+      await accessible(one, `${name}, ${colorScheme}`);
+      await shot(one, `${name}-${colorScheme}`);
+    }
+    await close(one);
+  });
+}
+
+step("German, on a phone", async () => {
+  const de = await strings("de");
+  const one = await open({ locale: "de-DE", viewport: { width: 390, height: 844 } });
+  await one.getByRole("heading", { name: de["overview.capacity"] }).waitFor();
+  assert.equal(await one.evaluate(() => document.documentElement.lang), "de");
+  for (const [name, hash] of Object.entries(VIEWS)) {
+    await go(one, hash);
+    await one.getByRole("heading", { level: 1 }).waitFor();
+    await accessible(one, `${name}, German, phone`);
+    const wide = await one.evaluate(() => {
+      const content = document.getElementById("content");
+      return Math.max(document.documentElement.scrollWidth, content.scrollWidth) - innerWidth;
+    });
+    assert(wide <= 0, `${name} is ${wide} pixels wider than a phone`);
+    await shot(one, `${name}-phone`);
+  }
+  await close(one);
+});
+
+step("it can be used by keyboard alone", async () => {
+  const one = await open();
+  await one.getByRole("grid", { name: en["overview.arrays"] }).waitFor();
+  await one.keyboard.press("Tab");
+  const first = await one.evaluate(() => document.activeElement.textContent);
+  assert.equal(first, en["nav.skip"]);
+  await one.getByRole("link", { name: "data", exact: true }).focus();
+  await one.keyboard.press("Enter");
+  await button(one, en.actions).focus();
+  await one.keyboard.press("Enter");
+  await one.keyboard.press("ArrowDown");
+  await one.keyboard.press("Enter");
+  await dialog(one).waitFor();
+  await one.keyboard.press("Escape");
+  await dialog(one).waitFor({ state: "detached" });
+  await close(one);
+});
+
+step("two pages at once see the same, and a hidden page asks for no counts", async () => {
+  const one = await open();
+  let asked = 0;
+  one.on("request", (request) => (asked += request.url().endsWith("v1/stats") ? 1 : 0));
+  await go(page, "#/array/data");
+  await go(one, "#/array/data");
+  await openActions(page, en["stop.open"]);
+  await dialog(page).getByRole("button", { name: en["stop.button"], exact: true }).click();
+  await button(one, en["start.open"]).click();
+  await dialog(one).getByRole("button", { name: en["start.button"], exact: true }).click();
+  await button(page, en["scrub.open"]).waitFor();
+  const from = asked;
+  await one.waitForTimeout(4500);
+  assert(asked - from >= 1 && asked - from <= 3, `${asked - from} requests for counts in 4.5 s`);
+  await one.evaluate(() => {
+    Object.defineProperty(document, "visibilityState", { value: "hidden" });
+  });
+  await one.waitForTimeout(100);
+  const hidden = asked;
+  await one.waitForTimeout(4500);
+  assert.equal(asked - hidden, 0, "a hidden page asks for no counts");
+  await close(one);
+});
+
+step("the daemon goes and comes back: the page says so, and goes on", async () => {
+  await rig.kill();
+  await page.getByText(en["link.lost"]).waitFor();
+  await shot(page, "daemon-gone");
+  await rig.daemon();
+  await page.getByText(en["link.lost"]).waitFor({ state: "detached" });
+});
+
+step("an array is destroyed only after its name is typed", async () => {
+  await go(page, "#/array/data");
+  await page.getByRole("heading", { name: "data" }).waitFor();
+  await until("the array to serve again", async () => (await array()).state === "optimal");
+  await openActions(page, en["stop.open"]);
+  await dialog(page).getByRole("button", { name: en["stop.button"], exact: true }).click();
+  await button(page, en["start.open"]).waitFor();
+  await openActions(page, en["destroy.open"]);
+  const destroy = dialog(page).getByRole("button", { name: en["destroy.button"], exact: true });
+  assert.equal(await destroy.isDisabled(), true);
+  await dialog(page).getByLabel("Type data to confirm").fill("dat");
+  assert.equal(await destroy.isDisabled(), true);
+  await shot(page, "destroy");
+  await dialog(page).getByLabel("Type data to confirm").fill("data");
+  await destroy.click();
+  await page.getByRole("heading", { name: en["overview.none"] }).waitFor();
+  assert.deepEqual(await rig.api("GET", "/v1/arrays"), []);
+  await close(page);
+});

@@ -1,0 +1,164 @@
+//! Arrays that were served here and of which no member is found.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::rig::Rig;
+
+const NBD: &[&str] = &["--export", "nbd"];
+
+/// Drives lose their power, or are moved to another host.
+fn take_away(devices: &[String]) {
+    for device in devices {
+        fs::rename(device, format!("{device}.away")).expect("renamed");
+    }
+}
+
+fn bring_back(devices: &[String]) {
+    for device in devices {
+        fs::rename(format!("{device}.away"), device).expect("renamed");
+    }
+}
+
+fn text(rig: &Rig, args: &[&str]) -> String {
+    rig.run_command(rig.command().args(args)).out
+}
+
+/// A channel of alerts whose program appends each message to a file.
+fn channel(rig: &Rig) -> String {
+    let (program, out) = (rig.path("alert"), rig.path("out"));
+    fs::write(&program, format!("#!/bin/sh\ncat >> {out}\n")).expect("written");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
+    fs::create_dir_all(rig.dir()).expect("made");
+    let file = rig.dir().join("strake.toml");
+    let text =
+        format!("[[alerts]]\nname = \"ops\"\ngroup = \"1s\"\nexec.command = [\"{program}\"]\n");
+    fs::write(&file, text).expect("written");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("ours");
+    out
+}
+
+#[test]
+fn an_array_without_any_member_is_shown_and_told_until_it_is_found() {
+    let mut rig = Rig::new();
+    let out = channel(&rig);
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    rig.create("other", "1", NBD, &rig.files_called("o", 2))
+        .ok();
+    rig.stop_daemon();
+    take_away(&devices);
+    // Without a daemon it is seen, too.
+    let offline = rig.run(&["show", "data"]);
+    assert_eq!(offline.code, 8, "{offline:?}");
+    assert_eq!(offline.json()["not_found"], true, "{offline:?}");
+    rig.start_daemon();
+    rig.until("it is told", || {
+        rig.events().iter().any(|e| e["event"] == "array_not_found")
+    });
+    let events = rig.events();
+    let event = events.iter().find(|e| e["event"] == "array_not_found");
+    let event = event.expect("there");
+    assert_eq!(event["severity"], "critical", "{event}");
+    let cause = event["cause"].as_str().expect("a cause");
+    assert!(
+        cause.contains(&format!("slot 1: {}", devices[1])),
+        "{event}"
+    );
+    let effect = event["effect"].as_str().expect("an effect");
+    assert!(effect.contains("strake forget data"), "{event}");
+
+    let status = rig.run_command(rig.command().arg("status"));
+    assert_eq!(status.code, 8, "{status:?}");
+    assert!(
+        status.out.contains("none of its members is found"),
+        "{status:?}"
+    );
+    let list = text(&rig, &["show"]);
+    assert!(list.contains("data   -      missing"), "{list}");
+    let shown = rig.run_command(rig.command().args(["show", "data"]));
+    assert_eq!(shown.code, 8, "{shown:?}");
+    for part in [
+        "data  missing\n",
+        &format!("slot 2 had {}", devices[2]),
+        "strake forget data",
+    ] {
+        assert!(shown.out.contains(part), "{part} in {shown:?}");
+    }
+    let doctor = rig.run(&["doctor"]).json();
+    let finding = doctor["findings"][0].clone();
+    assert_eq!(finding["array"], "data", "{doctor}");
+    assert_eq!(finding["severity"], "critical", "{doctor}");
+    let metrics = rig.ask("GET", "/metrics");
+    for line in [
+        "strake_array_missing{array=\"data\"} 1\n",
+        "strake_array_missing{array=\"other\"} 0\n",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    let told = || fs::read_to_string(&out).unwrap_or_default();
+    rig.until("the alert", || {
+        told().contains("\"condition\":\"array_missing\"")
+    });
+    rig.run(&["start", "data"]).refused(3, "array-not-found");
+
+    bring_back(&devices);
+    rig.until_state("data", "optimal");
+    rig.until("the end of it", || {
+        told().contains("data is not missing any more")
+    });
+    assert!(
+        rig.ask("GET", "/metrics")
+            .contains("strake_array_missing{array=\"data\"} 0\n")
+    );
+}
+
+#[test]
+fn an_array_that_is_another_hosts_is_forgotten_and_served_when_it_comes_back() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(2);
+    rig.create("data", "1", NBD, &devices).ok();
+    let refused = rig.run(&["forget", "data"]).refused(4, "array-in-use");
+    assert!(refused.err.contains(&devices[0]), "{refused:?}");
+    rig.run(&["stop", "data"]).ok();
+    take_away(&devices);
+    // A user stopped it: it is shown, and not told.
+    rig.until("it is missing", || rig.show("data")["not_found"] == true);
+    rig.run(&["forget", "data", "--dry-run"]).ok();
+    assert_eq!(rig.show("data")["not_found"], true);
+    let done = rig.run(&["forget", "data"]).ok().json();
+    assert_eq!(done["changed"], true, "{done}");
+    rig.run(&["show", "data"]).refused(3, "array-not-found");
+    rig.run(&["forget", "data"]).refused(3, "array-not-found");
+    let events = rig.events();
+    assert!(!events.iter().any(|e| e["event"] == "array_not_found"));
+    assert!(events.iter().any(|e| e["event"] == "forgotten"));
+    rig.stop_daemon();
+    bring_back(&devices);
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+}
+
+/// What a user wipes or overwrites is not missed.
+#[test]
+fn an_array_whose_devices_were_cleaned_or_taken_is_not_expected() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(2);
+    rig.create("data", "1", NBD, &devices).ok();
+    rig.run(&["stop", "data"]).ok();
+    let mut args = vec![
+        "create", "new", "--level", "1", "--force", "--yes", "--export", "nbd",
+    ];
+    args.extend(devices.iter().map(String::as_str));
+    rig.run(&args).ok();
+    let all = rig.run(&["show"]).json();
+    assert_eq!(all.as_array().map(Vec::len), Some(1), "{all}");
+    rig.run(&["stop", "new"]).ok();
+    rig.run(&["drive", "clean", "--yes", &devices[0]]).ok();
+    assert_eq!(rig.show("new")["not_found"], false, "one member is there");
+    rig.run(&["drive", "clean", "--yes", &devices[1]]).ok();
+    assert_eq!(rig.run(&["show"]).json(), serde_json::json!([]));
+}
