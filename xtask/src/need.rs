@@ -177,9 +177,11 @@ pub(crate) fn cargo_tool(name: &str) -> anyhow::Result<String> {
     let tools = host::target().join("tools");
     if !find(name) && !tools.join("bin").join(name).exists() {
         let folder = tools.display().to_string();
-        // Unoptimised it compiles in half the time, and has little to do.
+        // Unoptimised it compiles in half the time, and has little to do but to compress.
+        let compressor = "profile.dev.package.zstd-sys.opt-level=3";
         let install = [
-            "cargo", "install", "--locked", "--debug", "--root", &folder, name,
+            "cargo", "install", "--locked", "--debug", "--config", compressor, "--root", &folder,
+            name,
         ];
         let installed = host::logged(&format!("{name}-install"), 1800, &install)?;
         if !installed.ok {
