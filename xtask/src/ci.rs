@@ -119,11 +119,7 @@ fn steps(quick: bool) -> Vec<Step> {
         let name = format!("{} bench smoke", bench.name);
         steps.push(step(name, move || test::bench_smoke(bench)));
     }
-    for level in LEVELS {
-        steps.push(step(format!("demo level {level}"), move || {
-            test::demo(level)
-        }));
-    }
+    steps.push(step("demos", || test::demos(&LEVELS)));
     steps.push(step("console", crate::console::step));
     steps.push(step("fuzz smoke", test::fuzz_smoke));
     steps

@@ -58,15 +58,11 @@ pub(crate) fn step() -> Result<Outcome> {
         return Ok(Outcome::skipped(why));
     }
     let mut total = Outcome::of(&types()?, 40);
-    let mut add = |one: Outcome| {
-        total.counts += one.counts;
-        total.notes.extend(one.notes);
-    };
-    add(match difference()? {
+    total += match difference()? {
         None => Outcome::passed(),
         Some(found) => Outcome::failed(found),
-    });
-    add(browser()?);
+    };
+    total += browser()?;
     Ok(total)
 }
 

@@ -29,6 +29,13 @@ pub(crate) struct Outcome {
     pub(crate) notes: Vec<String>,
 }
 
+impl AddAssign for Outcome {
+    fn add_assign(&mut self, other: Self) {
+        self.counts += other.counts;
+        self.notes.extend(other.notes);
+    }
+}
+
 impl Outcome {
     pub(crate) fn passed() -> Self {
         Self {

@@ -56,18 +56,45 @@ pub(crate) fn build() -> Result<Outcome> {
     ))
 }
 
+/// The tests of commands: most of their time they wait for daemons, so all others run beside them.
+const WAITING: &str = "cli";
+
 /// Every test of every crate. The output of passing tests is shown too, for the reasons of skips.
 pub(crate) fn cargo_test() -> Result<Outcome> {
     let cargo = host::cargo();
-    let argv = [
-        &cargo,
-        "test",
-        "--workspace",
-        "--no-fail-fast",
-        "--",
-        "--show-output",
-    ];
-    Ok(read_cargo_test(&host::logged("cargo-test", 1800, &argv)?))
+    let test = [&cargo, "test", "--workspace", "--no-fail-fast"];
+    let run = |log: &str, before: &[&str], which: &[&str]| {
+        let argv = [before, &test, which, &["--", "--show-output"]].concat();
+        host::logged(log, 1800, &argv)
+    };
+    let built = host::logged(
+        "cargo-test-build",
+        1800,
+        &[&test[..], &["--no-run"]].concat(),
+    )?;
+    if !built.ok {
+        return Ok(read_cargo_test(&built));
+    }
+    let metadata = host::metadata()?;
+    let names = host::packages(&metadata)
+        .iter()
+        .filter_map(|p| p["name"].as_str());
+    let files = names.flat_map(|package| host::targets(&metadata, package, "test"));
+    let files: BTreeSet<String> = files.filter(|name| name != WAITING).collect();
+    let mut others = vec!["--lib", "--bins"];
+    others.extend(files.iter().flat_map(|name| ["--test", name.as_str()]));
+    let finished = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| run("cargo-test-cli", &[], &["--test", WAITING]));
+        let others = run("cargo-test", &LAST, &others);
+        let documents = run("cargo-test-doc", &LAST, &["--doc"]);
+        let waiting = waiting.join().expect("trouble is an error, not a panic");
+        [waiting, others, documents]
+    });
+    let mut total = Outcome::default();
+    for finished in finished {
+        total += read_cargo_test(&finished?);
+    }
+    Ok(total)
 }
 
 /// Adds up the `test result:` lines and moves the tests that skipped themselves.
@@ -212,8 +239,8 @@ pub(crate) fn sim_seeds(seeds: u64) -> Result<Outcome> {
     })
 }
 
-/// Before a command that takes what others leave of the CPUs: virtual machines, since their
-/// scenarios have clocks.
+/// Before a command that takes what others leave of the CPUs: virtual machines and daemons, since
+/// their scenarios have clocks.
 const LAST: [&str; 3] = ["nice", "-n", "19"];
 
 /// The planted bugs: each must be found.
@@ -224,6 +251,42 @@ pub(crate) fn sim_canaries() -> Result<Outcome> {
             Some(run) => Outcome::of(&run, 60),
         },
     )
+}
+
+/// How many demos run side by side: each waits for clocks most of its time.
+const DEMOS: usize = 3;
+
+/// The demos of these levels.
+pub(crate) fn demos(levels: &[&str]) -> Result<Outcome> {
+    let one = |level: &str| {
+        let outcome = demo(level)?;
+        let notes = outcome
+            .notes
+            .iter()
+            .map(|note| format!("level {level}: {note}"));
+        Ok(Outcome {
+            counts: outcome.counts,
+            notes: notes.collect(),
+        })
+    };
+    let mut total = Outcome::default();
+    for some in levels.chunks(DEMOS) {
+        let ended: Vec<Result<Outcome>> = std::thread::scope(|scope| {
+            let one = &one;
+            let running: Vec<_> = some
+                .iter()
+                .map(|level| scope.spawn(move || one(level)))
+                .collect();
+            let ended = running.into_iter().map(|running| running.join());
+            ended
+                .map(|ended| ended.expect("trouble is an error, not a panic"))
+                .collect()
+        });
+        for outcome in ended {
+            total += outcome?;
+        }
+    }
+    Ok(total)
 }
 
 /// The whole life of one array on files, and what its closing line must say.
@@ -346,9 +409,7 @@ pub(crate) fn fuzz_smoke() -> Result<Outcome> {
         let run = ["run", target, &found, &kept, "--", &limit];
         let argv = [&fuzz[..], &run, &["-timeout=20", "-rss_limit_mb=4096"]];
         let run = host::logged(&format!("fuzz-{target}"), 300, &argv.concat())?;
-        let one = Outcome::of(&run, 40);
-        total.counts += one.counts;
-        total.notes.extend(one.notes);
+        total += Outcome::of(&run, 40);
     }
     Ok(total)
 }

@@ -62,23 +62,18 @@ const EXPOSURE_MAX: &str = "--threshold=40";
 const IN_A_ROOT: &str = include_str!("in-a-root.sh");
 
 pub(super) fn all(packages: &Packages) -> Result<Outcome> {
-    let mut total = Outcome::default();
-    let mut add = |one: Outcome| {
-        total.counts += one.counts;
-        total.notes.extend(one.notes);
-    };
     let deb = packages.deb.display().to_string();
-    add(holds(&["dpkg-deb", "--fsys-tarfile", &deb], &[BOTH, DEB])?);
-    add(of_program(
+    let mut total = holds(&["dpkg-deb", "--fsys-tarfile", &deb], &[BOTH, DEB])?;
+    total += of_program(
         "lintian",
         &["lintian", "--allow-root", "--fail-on", "error", &deb],
-    )?);
+    )?;
     let rpm = packages.rpm.display().to_string();
-    add(match need::find("rpm") {
+    total += match need::find("rpm") {
         true => holds(&["rpm", "-qlp", &rpm], &[BOTH, RPM])?,
         false => Outcome::skipped("rpm is not installed"),
-    });
-    add(in_a_root(&packages.deb)?);
+    };
+    total += in_a_root(&packages.deb)?;
     Ok(total)
 }
 

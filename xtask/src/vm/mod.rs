@@ -182,9 +182,7 @@ fn everything(names: &[String], binary: &Path, budget: &Budget) -> Result<Outcom
                 Part::Set(set) => scenarios::run(&rigs, &set, binary, budget)?,
                 Part::Lane(lane) => cuts::run(&rigs, lane, binary, budget)?,
             };
-            let mut total = total.lock().expect("it only adds up");
-            total.counts += one.counts;
-            total.notes.extend(one.notes);
+            *total.lock().expect("it only adds up") += one;
         }
         Ok(())
     };

@@ -565,12 +565,10 @@ pub(crate) fn run(rigs: &Rigs, set: &Set, binary: &Path, budget: &Budget) -> Res
             drives = Some(made);
         }
         let drives = drives.as_ref().expect("made just above");
-        let one = run_boot(rig, boot, names, drives, binary)?;
+        total += run_boot(rig, boot, names, drives, binary)?;
         if set.is_emulated() {
             budget.spent(boot.usual_s);
         }
-        total.counts += one.counts;
-        total.notes.extend(one.notes);
     }
     Ok(total)
 }
