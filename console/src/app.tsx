@@ -14,6 +14,7 @@ import {
   PageSection,
   SkipToContent,
   Spinner,
+  Title,
 } from "@patternfly/react-core";
 
 import { door } from "./door";
@@ -77,7 +78,10 @@ function Link() {
     return <Failure failure={failure} title={t("link.over")} />;
   }
   // A stream whose other end is gone may stay open for long; requests fail at once.
-  if (failure) return <Failure failure={failure} title={t("link.lost")} />;
+  if (failure) {
+    const title = failure.code === "access-denied" ? t("link.denied") : t("link.lost");
+    return <Failure failure={failure} title={title} />;
+  }
   if (link === "lost") {
     return (
       <Alert component="p" variant="warning" isInline title={t("link.lost")}>
@@ -92,6 +96,7 @@ function Link() {
 export function App() {
   const route = useRoute();
   const { arrays, link, version } = useLive();
+  const shown = arrays && link !== "over";
   const place = route[0] ?? "";
   const key = VIEWS.find(([name]) => name === place)?.[1];
   useEffect(() => {
@@ -148,8 +153,9 @@ export function App() {
     >
       <PageSection isFilled>
         <div className="stack">
+          {!shown && <Title headingLevel="h1">Strake</Title>}
           <Link />
-          {arrays && link !== "over" && view(route)}
+          {shown && view(route)}
         </div>
       </PageSection>
       <Sayings />

@@ -11,15 +11,28 @@ export interface CockpitHttp {
     method: string;
     path: string;
     headers?: Record<string, string>;
-    body?: string;
+    /** Without one, even an empty one, the bridge waits for more. */
+    body: string;
   }): CockpitHttpRequest;
+}
+
+/** What Cockpit says of administrative access. */
+export interface CockpitSuperuser {
+  /** `init` while it is not known, `none`, or what gives it. */
+  Current: string;
+  addEventListener(event: "changed", callback: () => void): void;
 }
 
 declare global {
   interface Window {
     cockpit?: {
       language?: string;
-      http(endpoint: { unix: string }, options: { superuser: "require" | "try" }): CockpitHttp;
+      dbus(
+        name: null,
+        options: { bus: "internal" },
+      ): { proxy(name: string, path: string): CockpitSuperuser };
+      /** The endpoint is the path of a socket. */
+      http(endpoint: string, options: { superuser: "require" | "try" }): CockpitHttp;
     };
   }
 }

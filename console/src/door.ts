@@ -164,7 +164,17 @@ class CockpitDoor implements Door {
   private readonly http: CockpitHttp;
 
   constructor(cockpit: NonNullable<Window["cockpit"]>) {
-    this.http = cockpit.http({ unix: SOCKET }, { superuser: "try" });
+    this.http = cockpit.http(SOCKET, { superuser: "try" });
+    // A connection keeps the rights that it began with.
+    const internal = cockpit.dbus(null, { bus: "internal" });
+    const superuser = internal.proxy("cockpit.Superuser", "/superuser");
+    let known: string | undefined;
+    superuser.addEventListener("changed", () => {
+      const { Current: now } = superuser;
+      if (!now || now === "init") return;
+      if (known !== undefined && known !== now) location.reload();
+      known = now;
+    });
   }
 
   /** What Cockpit says where no answer came, or one that is no success. */
@@ -190,10 +200,8 @@ class CockpitDoor implements Door {
     const request = this.http.request({
       method,
       path: `/${path}`,
-      ...(body && {
-        body: JSON.stringify(body),
-        headers: { "Content-Type": "application/json" },
-      }),
+      body: body ? JSON.stringify(body) : "",
+      ...(body && { headers: { "Content-Type": "application/json" } }),
     });
     // A second argument of the rejection has the body of an answer that is no success.
     const text = await new Promise<string>((resolve, reject) =>
@@ -211,6 +219,7 @@ class CockpitDoor implements Door {
     const request = this.http.request({
       method: "GET",
       path: `/v1/events?follow=true&since=${since}`,
+      body: "",
     });
     let over = false;
     let told = "";

@@ -104,7 +104,6 @@ const arrays = new Kept(async () => set({ arrays: await get<ArrayInfo[]>("v1/arr
 const pools = new Kept(async () => set({ pools: await get<Pool[]>("v1/pools") }));
 const alerts = new Kept(async () => set({ alerts: await get<Alerts>("v1/alerts") }));
 const drives = new Kept(async () => set({ drives: await get<Drive[]>("v1/drives") }));
-const version = new Kept(async () => set({ version: await get<Version>("v1/version") }));
 /** Views that show drives; every drive is looked at for each read, so others cause none. */
 let driveViews = 0;
 
@@ -156,6 +155,7 @@ function hear(event: DaemonEvent): void {
 
 function opened(): void {
   tries = 0;
+  if (live.link === "open" || live.link === "over") return;
   set({ link: "open", failure: undefined });
   void alerts.now();
   refresh();
@@ -163,9 +163,10 @@ function opened(): void {
 
 function follow(): void {
   // What is between may keep a stream's head until its first event, which may never come.
-  void version.now().then(() => {
-    if (live.version && live.link === "connecting") opened();
-  });
+  get<Version>("v1/version").then((version) => {
+    set({ version });
+    opened();
+  }, fail);
   end = door.follow(next, {
     onOpen: opened,
     onEvent: hear,

@@ -6,89 +6,36 @@
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { createRequire } from "node:module";
 import path from "node:path";
-import { after, before, test } from "node:test";
+import { after, before } from "node:test";
 
-import { Rig, root, screenshots, until } from "./rig.mjs";
+import {
+  accessible,
+  blank,
+  button,
+  close,
+  dialog,
+  en,
+  go,
+  openActions,
+  shot,
+  steps,
+  strings,
+} from "./page.mjs";
+import { Rig, root, until } from "./rig.mjs";
 import { types } from "../types.mjs";
-
-const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
-const strings = async (language) =>
-  JSON.parse(await readFile(path.join(root, `console/strings/${language}.json`), "utf8"));
-const en = await strings("en");
 
 let rig;
 let page;
-let failed = false;
+const step = steps(() => page);
 
-/** A test that needs those before it. */
-function step(name, act) {
-  test(name, async (context) => {
-    if (failed) return context.skip("a test before it failed");
-    try {
-      await act();
-    } catch (error) {
-      failed = true;
-      await shot(page, "failed").catch(() => {});
-      throw error;
-    }
-  });
-}
-
-/** A page; what the browser complains about fails the test that runs. */
 async function open(options = {}) {
-  const browser = await rig.browser();
-  const context = await browser.newContext({
-    viewport: { width: 1280, height: 1500 },
-    locale: "en-GB",
-    ...options,
-  });
-  const one = await context.newPage();
-  one.troubles = [];
-  one.on("pageerror", (error) => one.troubles.push(error.message));
-  one.on("console", (message) => {
-    const wanted = message.type() === "error" || message.type() === "warning";
-    // A refused request is logged by the browser as well.
-    if (wanted && !message.text().startsWith("Failed to load resource")) {
-      one.troubles.push(message.text());
-    }
-  });
-  one.setDefaultTimeout(30_000);
+  const one = await blank(await rig.browser(), options);
   await one.goto(await rig.link());
   return one;
 }
 
-async function close(one) {
-  const { troubles } = one;
-  await one.context().close();
-  assert.deepEqual(troubles, []);
-}
-
-const go = (one, hash) => one.evaluate((to) => void (location.hash = to), hash);
-const button = (one, name) => one.getByRole("button", { name, exact: true });
-const dialog = (one) => one.getByRole("dialog");
-const shot = (one, name) => one.screenshot({ path: path.join(screenshots, `${name}.png`) });
-
-async function accessible(one, what) {
-  if (!(await one.evaluate(() => "axe" in window))) {
-    await one.evaluate(await readFile(axe, "utf8"));
-  }
-  // Colours fade in.
-  await one.waitForTimeout(400);
-  const { violations } = await one.evaluate(() => window.axe.run());
-  const said = violations.map(
-    ({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html).join("\n  ")}`,
-  );
-  assert.deepEqual(said, [], what);
-}
-
 const array = () => rig.api("GET", "/v1/arrays/data");
-
-async function openActions(one, item) {
-  await button(one, en.actions).click();
-  await one.getByRole("menuitem", { name: item, exact: true }).click();
-}
 
 before(async () => {
   rig = await Rig.start({ files: 8 });

@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { mkdir, mkdtemp, open, rm } from "node:fs/promises";
 import { request as ask } from "node:http";
+import { createServer as serve } from "node:net";
 import { existsSync, statSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -30,19 +31,39 @@ function program() {
   return built[0];
 }
 
+/** A port of the loopback address that nothing uses now. */
+function unused() {
+  return new Promise((resolve, reject) => {
+    const server = serve();
+    server.once("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const { port } = server.address();
+      server.close(() => resolve(port));
+    });
+  });
+}
+
 export class Rig {
   static async start({ files, bytes = 64 * MIB }) {
-    const rig = new Rig();
+    const rig = new this();
     rig.binary = program();
     rig.folder = await mkdtemp(path.join(os.tmpdir(), "strake-console-"));
     rig.dir = path.join(rig.folder, "run");
     rig.drives = path.join(rig.folder, "drives");
     await mkdir(rig.dir);
     await mkdir(rig.drives);
-    await mkdir(screenshots, { recursive: true });
     for (let at = 0; at < files; at += 1) await rig.file(`d${at}`, bytes);
+    await rig.prepare();
     await rig.daemon();
     return rig;
+  }
+
+  /** What there must be before the daemon. */
+  async prepare() {}
+
+  /** A program, and what stands before it on its command line. */
+  command(program, args) {
+    return [program, args];
   }
 
   /** A sparse file that its owner alone may read. */
@@ -58,6 +79,10 @@ export class Rig {
     return path.join(this.drives, `d${at}`);
   }
 
+  get socket() {
+    return path.join(this.dir, "api.sock");
+  }
+
   get environment() {
     return { ...process.env, STRAKE_DIR: this.dir };
   }
@@ -65,7 +90,7 @@ export class Rig {
   async daemon() {
     const log = await open(path.join(this.folder, "daemon.log"), "a");
     const options = ["daemon", "--no-devices", "--wait", "1", "--scan", this.drives];
-    this.child = spawn(this.binary, options, {
+    this.child = spawn(...this.command(this.binary, options), {
       env: this.environment,
       stdio: ["ignore", "ignore", log.fd],
     });
@@ -87,7 +112,7 @@ export class Rig {
     return new Promise((resolve, reject) => {
       const text = body && JSON.stringify(body);
       const headers = text ? { "content-type": "application/json" } : {};
-      const socketPath = path.join(this.dir, "api.sock");
+      const socketPath = this.socket;
       const request = ask({ socketPath, method, path: target, headers }, (answer) => {
         let got = "";
         answer.on("data", (part) => (got += part));
@@ -103,7 +128,7 @@ export class Rig {
 
   /** The command line, which must succeed. */
   strake(...args) {
-    const run = spawnSync(this.binary, args, { env: this.environment, encoding: "utf8" });
+    const run = spawnSync(...this.command(this.binary, args), { env: this.environment, encoding: "utf8" });
     assert.equal(run.status, 0, `strake ${args.join(" ")}: ${run.stderr}`);
     return run.stdout;
   }
@@ -134,6 +159,53 @@ export class Rig {
     for (const child of this.consoles ?? []) child.kill("SIGINT");
     await this.kill("SIGTERM");
     await rm(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** As the rig above, below /run/strake, with Cockpit and its users: see cockpit.sh. */
+export class CockpitRig extends Rig {
+  static users = ["keeper", "second", "guest"];
+
+  /** Why it cannot be had here, or nothing. */
+  static missing() {
+    if (process.getuid() !== 0) return "a mount namespace with users of its own needs root";
+    const files = ["/usr/lib/cockpit/cockpit-ws", "/usr/share/cockpit/shell", "/usr/bin/sudo"];
+    const lacks = files.filter((file) => !existsSync(file));
+    return lacks.length > 0 ? `${lacks.join(", ")}: not installed` : undefined;
+  }
+
+  async prepare() {
+    const port = await unused();
+    this.origin = `http://127.0.0.1:${port}`;
+    this.dir = "/run/strake";
+    const script = path.join(here, "cockpit.sh");
+    const page = path.join(root, "console/dist");
+    const args = [script, this.folder, this.binary, page, String(port), ...CockpitRig.users];
+    const log = await open(path.join(this.folder, "cockpit.log"), "a");
+    this.cockpit = spawn("unshare", ["--mount", ...args], {
+      stdio: ["ignore", log.fd, log.fd],
+    });
+    await log.close();
+    const answers = () => fetch(this.origin).then(({ ok }) => ok, () => false);
+    await until("Cockpit to answer", () => {
+      assert.equal(this.cockpit.exitCode, null, "cockpit.sh has ended");
+      return answers();
+    });
+  }
+
+  command(program, args) {
+    return ["nsenter", ["--mount", `--target=${this.cockpit.pid}`, program, ...args]];
+  }
+
+  get socket() {
+    return `/proc/${this.cockpit.pid}/root/run/strake/api.sock`;
+  }
+
+  async end() {
+    await this.chromium?.close();
+    await this.kill("SIGTERM");
+    this.cockpit?.kill();
+    await super.end();
   }
 }
 

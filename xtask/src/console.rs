@@ -166,8 +166,10 @@ fn browser() -> Result<Outcome> {
         "--test",
         "--test-reporter=tap",
         "console/test/console.test.mjs",
+        "console/test/cockpit.test.mjs",
+        "console/test/terminal.test.mjs",
     ];
-    let run = host::logged_with("console", 300, &argv, &[("STRAKE_BINARY", &binary)])?;
+    let run = host::logged_with("console", 900, &argv, &[("STRAKE_BINARY", &binary)])?;
     Ok(read_tap(&run))
 }
 
@@ -183,10 +185,19 @@ fn read_tap(run: &Finished) -> Outcome {
     let mut outcome = Outcome::default();
     outcome.counts.passed = count("pass ");
     outcome.counts.failed = count("fail ") + count("cancelled ");
+    let reasons = run
+        .text
+        .lines()
+        .filter_map(|line| line.split_once("# SKIP "));
+    let reasons: Vec<&str> = reasons.map(|(_, why)| why).collect();
     // Those after a failure are no skips that a machine asks for.
     if outcome.counts.failed > 0 || !run.ok {
         outcome.counts.failed = outcome.counts.failed.max(1);
         outcome.notes.push(run.tail(80));
+    } else {
+        outcome.counts.skipped = reasons.len() as u64;
+        let said = reasons.iter().map(|why| format!("SKIPPED: {why}"));
+        outcome.notes.extend(said);
     }
     if outcome.counts.passed == 0 && outcome.counts.failed == 0 {
         return Outcome::failed("no test of the page ran");
@@ -211,6 +222,10 @@ mod tests {
         let text = "# tests 17\n# pass 16\n# fail 0\n# cancelled 0\n# skipped 1\n";
         let outcome = read_tap(&finished(true, text));
         assert_eq!((outcome.counts.passed, outcome.counts.failed), (16, 0));
+        let text = "ok 1 - Cockpit # SKIP it is not there\n# pass 2\n# fail 0\n# skipped 1\n";
+        let outcome = read_tap(&finished(true, text));
+        assert_eq!((outcome.counts.passed, outcome.counts.skipped), (2, 1));
+        assert_eq!(outcome.notes, ["SKIPPED: it is not there"]);
         let outcome = read_tap(&finished(false, "# pass 2\n# fail 1\n# cancelled 1\n"));
         assert_eq!((outcome.counts.passed, outcome.counts.failed), (2, 2));
         assert_eq!(read_tap(&finished(true, "")).counts.failed, 1);

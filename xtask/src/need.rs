@@ -81,7 +81,8 @@ pub(crate) const FOR_VM: &[Need] = &[
     need("/usr/include/stdio.h", "libc6-dev"),
 ];
 
-/// For the web page: what builds it, a browser, and letters for its screenshots.
+/// For the web page: what builds it, a browser, letters for its screenshots, Cockpit, and
+/// terminals for pictures of commands.
 const FOR_CONSOLE: &[Need] = &[
     need("node", "nodejs"),
     need("npm", "npm"),
@@ -90,6 +91,12 @@ const FOR_CONSOLE: &[Need] = &[
         "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
         "fonts-dejavu-core",
     ),
+    need("/usr/lib/cockpit/cockpit-ws", "cockpit-ws"),
+    need("/usr/share/cockpit/shell", "cockpit-system"),
+    need("sudo", "sudo"),
+    need("openssl", "openssl"),
+    need("tmux", "tmux"),
+    need("aha", "aha"),
 ];
 
 /// For packages: what packs, looks at them, installs them.
