@@ -35,6 +35,7 @@ function run() {
   });
 
   after(async () => {
+    spawnSync("tmux", ["-L", "strake-test", "kill-server"]);
     await rig?.end();
   });
 

@@ -8,3 +8,7 @@ if [ -d /run/systemd/system ]; then
     /usr/lib/strake/root-daemon refresh || :
     systemctl daemon-reload || :
 fi
+# The initramfs has the program: an older one may not know what a newer one writes.
+if [ -d /run/strake-root/usr ] && command -v dracut >/dev/null; then
+    dracut --force --regenerate-all || :
+fi

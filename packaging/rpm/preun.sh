@@ -1,3 +1,8 @@
+if [ "$1" -eq 0 ] && [ -d /run/strake-root/usr ] && [ ! -e /run/strake-remove ]; then
+    echo "strake: the root file system of this machine is on an array: without Strake it does not boot." >&2
+    echo "strake: move it to another device first. To remove Strake as it is: touch /run/strake-remove" >&2
+    exit 1
+fi
 # The last version goes. An array in use is served until the machine stops.
 if [ "$1" -eq 0 ] && [ -d /run/systemd/system ]; then
     if ! systemctl --quiet is-active strake.service || strake stop --all; then

@@ -11,6 +11,7 @@ MEMBERS="/dev/ubda /dev/ubdb /dev/ubdc"
 # The host's kernel command line has the same.
 UUID=5eed0000-0000-4000-8000-000000000033
 WORK=/var/lib/test
+SECRET=not-for-every-user
 
 touch "$SHARE/up"
 mkdir -p $WORK
@@ -59,6 +60,9 @@ load() {
     fio --name=load --directory=/srv --size=32M --rw=randrw --bs=4k --direct=1 --ioengine=psync --numjobs=1 \
         --time_based --runtime="$1" --verify=crc32c --verify_fatal=1 --exitall_on_error=1 --eta=never --output=/run/fio.log
 }
+events() { strake events --json | jq -r .time; }
+# Whether the events that were known before the boot still are.
+has_events() { events | head -n "$(wc -l </srv/events)" | cmp -s - /srv/events; }
 whole() { sha256sum --quiet -c /srv/written.sum; }
 
 make_root() {
@@ -78,6 +82,11 @@ make_root() {
     fi
     cp "$SHARE/strake.deb" $at/srv/
     head -c 20M /dev/urandom >$at/srv/written
+    # Passwords, and what the daemon keeps of a configuration with them.
+    mkdir -p $at/etc/strake $at/var/lib/strake
+    for file in etc/strake/password var/lib/strake/last-config.toml; do
+        (umask 077 && echo "# $SECRET" >$at/$file)
+    done
     (cd $at && sha256sum srv/written | sed 's, srv, /srv,' >srv/written.sum)
     # A package of a kernel would bring these.
     version=$(uname -r)
@@ -90,6 +99,9 @@ make_root() {
         bad root-made "update-initramfs: $(tail -5 $WORK/initramfs.log)"
     cp "$at/boot/initrd.img-$version" "$SHARE/initrd" || bad root-made "no initramfs"
     chroot $at lsinitramfs "/boot/initrd.img-$version" | grep -qx usr/bin/strake || bad root-made "the initramfs lacks strake"
+    mkdir $WORK/initramfs
+    unmkinitramfs "$SHARE/initrd" $WORK/initramfs >$WORK/unpack.log 2>&1 || bad root-made "unpack: $(tail -3 $WORK/unpack.log)"
+    ! grep -rl "$SECRET" $WORK/initramfs || bad root-made "every user may read a password in the initramfs"
     chroot $at dracut --force --no-hostonly --gzip --kver "$version" /boot/initrd.dracut \
         --modules "base systemd systemd-initrd udev-rules rootfs-block fs-lib dracut-systemd shutdown strake" \
         >$WORK/dracut.log 2>&1 || bad root-made "dracut: $(tail -5 $WORK/dracut.log)"
@@ -143,6 +155,14 @@ root() {
     wait $load || bad root "load: $(tail -5 /run/fio.log | tr '\n' ' ')"
     whole || bad root "a file has other bytes"
     dmesg | grep -i 'ublkb.*error\|I/O error' && bad root "the kernel saw errors"
+    grep -q "$SECRET" /run/strake-root/etc/strake/password || bad root "the daemon has no password"
+    # What happened stays known, and what was removed does not come back.
+    [ "$(events | sed -n 1p)" = "$(head -n 1 /var/lib/strake/events.jsonl | jq -r .time)" ] ||
+        bad root "the journal does not begin with what the disk had"
+    events >/srv/events
+    : >/run/strake-root/var/lib/strake/removed
+    /usr/lib/strake/root-daemon keep && [ -e /var/lib/strake/removed ] || bad root "the state is not written back"
+    rm /run/strake-root/var/lib/strake/removed
     good root
 }
 
@@ -165,6 +185,8 @@ case $(cat "$STEP" 2>/dev/null) in
 clean)
     is_root root-reboot
     is_state optimal || bad root-reboot "the array is $(strake show root --json | jq -r .state)"
+    has_events || bad root-reboot "earlier events are lost: $(strake events | head -5 | tr '\n' ' ')"
+    [ ! -e /run/strake-root/var/lib/strake/removed ] || bad root-reboot "what was removed came back"
     good root-reboot
     next_boot missing
     dd if=/dev/zero of=/dev/ubdc bs=1M count=2 oflag=direct status=none
@@ -175,6 +197,9 @@ clean)
 missing)
     is_root root-degraded
     is_state degraded || bad root-degraded "the array is $(strake show root --json | jq -r .state)"
+    strake add root /dev/ubdc >/run/add.log 2>&1 || bad root-degraded "add: $(cat /run/add.log)"
+    until_true 90 is_state optimal || bad root-degraded "it stays $(strake show root --json | jq -r .state) with a new member"
+    whole || bad root-degraded "a file has other bytes after the rebuild"
     good root-degraded
     end
     ;;

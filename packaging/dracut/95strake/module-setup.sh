@@ -5,9 +5,12 @@
 check() {
     require_binaries /usr/bin/strake chroot || return 1
     # 255: only where another module or the configuration asks for it.
-    local devices
-    devices=$(lsblk -n -s -o NAME "$(findmnt -n -v -o SOURCE --target /)" 2>/dev/null)
-    [[ $devices == *ublkb* ]] || return 255
+    local place devices
+    for place in / /usr; do
+        devices=$(lsblk -n -s -o NAME "$(findmnt -n -v -o SOURCE --target $place)" 2>/dev/null)
+        [[ $devices == *ublkb* ]] && return 0
+    done
+    return 255
 }
 
 depends() {
@@ -20,7 +23,7 @@ installkernel() {
 
 install() {
     local file
-    inst_multiple /usr/bin/strake /bin/sh chroot cp mv ln mkdir mount sed cat
+    inst_multiple /usr/bin/strake /bin/sh chroot cp mv ln rm mkdir mount sed cat sleep readlink tail
     inst /usr/lib/strake/root-daemon
     inst /usr/lib/systemd/system/strake.service
     inst_rules 62-strake.rules
@@ -29,11 +32,8 @@ install() {
     while read -r file; do
         inst_simple "$file"
     done <"$initdir/usr/lib/strake/root-files"
-    if [[ -d /var/lib/strake ]]; then
-        mkdir -p "$initdir/var/lib"
-        cp -a /var/lib/strake "$initdir/var/lib/"
-        rm -rf "$initdir/var/lib/strake/alerts" "$initdir"/var/lib/strake/events.jsonl*
-    fi
+    /usr/lib/strake/root-daemon state "$initdir"
+    inst_hook emergency 50 "$moddir/arrays.sh"
     inst_simple "$moddir/strake-initrd.service" "$systemdsystemunitdir/strake-initrd.service"
     $SYSTEMCTL -q --root "$initdir" add-wants sysinit.target strake-initrd.service
 }

@@ -25,6 +25,7 @@ const BOTH: &[&str] = &[
     "usr/lib/modules-load.d/strake.conf",
     "usr/lib/strake/root-daemon",
     "usr/lib/dracut/modules.d/95strake/module-setup.sh",
+    "usr/lib/dracut/modules.d/95strake/arrays.sh",
     "usr/lib/dracut/modules.d/95strake/strake-initrd.service",
     "usr/share/cockpit/strake/cockpit.html",
     "usr/share/cockpit/strake/manifest.json",

@@ -6,9 +6,13 @@ use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
@@ -23,6 +27,8 @@ struct Terminal {
     slave: File,
     screen: Arc<Mutex<vt100::Parser>>,
     child: Child,
+    reader: JoinHandle<()>,
+    closing: Arc<AtomicBool>,
 }
 
 impl Terminal {
@@ -61,9 +67,22 @@ impl Terminal {
         )));
         let mut reader = File::from(master.try_clone().expect("a copy"));
         let parser = Arc::clone(&screen);
-        std::thread::spawn(move || {
+        let closing = Arc::new(AtomicBool::new(false));
+        let closes = Arc::clone(&closing);
+        let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            while let Ok(n @ 1..) = reader.read(&mut bytes) {
+            while !closes.load(Relaxed) {
+                let wait = Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 50_000_000,
+                };
+                let mut wanted = [PollFd::new(&reader, PollFlags::IN)];
+                if poll(&mut wanted, Some(&wait)) == Ok(0) {
+                    continue;
+                }
+                let Ok(n @ 1..) = reader.read(&mut bytes) else {
+                    return;
+                };
                 parser.lock().expect("no panic").process(&bytes[..n]);
             }
         });
@@ -73,7 +92,31 @@ impl Terminal {
             slave,
             screen,
             child,
+            reader,
+            closing,
         })
+    }
+    /// Nobody has the terminal any more, as when a connection breaks: the program ends.
+    fn breaks(self) {
+        let Terminal {
+            master,
+            slave,
+            reader,
+            closing,
+            mut child,
+            ..
+        } = self;
+        closing.store(true, Relaxed);
+        reader.join().expect("no panic");
+        drop((master, slave));
+        let give_up = Instant::now() + Duration::from_secs(20);
+        while child.try_wait().expect("works").is_none() {
+            if Instant::now() > give_up {
+                child.kill().expect("killed");
+                panic!("it does not end without its terminal");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
     fn contents(&self) -> String {
         self.screen.lock().expect("no panic").screen().contents()
@@ -208,6 +251,17 @@ fn a_signal_leaves_the_terminal_as_it_was() {
         top.signal(signal);
         top.ends(0);
     }
+}
+
+#[test]
+fn it_ends_with_its_terminal() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let Some(top) = Terminal::start(&rig, 60, 10) else {
+        return;
+    };
+    top.until("a picture", |screen| screen.contains("F10 end"));
+    top.breaks();
 }
 
 #[test]

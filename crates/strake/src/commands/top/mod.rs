@@ -56,7 +56,12 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Ended {
     Ok(DONE)
 }
 
-/// Has SIGTERM, SIGINT and SIGHUP end the picture instead of the process.
+/// How long the picture may take to end after a signal. Reading keys does not end where the
+/// terminal is gone.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Has SIGTERM, SIGINT and SIGHUP end the picture instead of the process; a picture that does not
+/// end is left as it is.
 fn end_by_signals(sender: std::sync::mpsc::Sender<News>) -> Result<(), Failure> {
     let runtime = process::runtime()?;
     let catch = |kind| {
@@ -77,6 +82,9 @@ fn end_by_signals(sender: std::sync::mpsc::Sender<News>) -> Result<(), Failure> 
         });
         // The picture may have ended meanwhile.
         let _ = sender.send(News::End);
+        std::thread::sleep(END_PATIENCE);
+        let _ = ratatui::try_restore();
+        std::process::exit(0);
     };
     let started = waits.spawn(wait);
     started.map_err(|e| Failure::io("starting a thread", &e))?;
