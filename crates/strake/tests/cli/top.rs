@@ -27,7 +27,7 @@ struct Terminal {
     slave: File,
     screen: Arc<Mutex<vt100::Parser>>,
     child: Child,
-    reader: JoinHandle<()>,
+    reader: Option<JoinHandle<()>>,
     closing: Arc<AtomicBool>,
 }
 
@@ -38,7 +38,8 @@ impl Terminal {
             skipped("setsid (util-linux) is not installed");
             return None;
         }
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("a terminal");
         grantpt(&master).expect("granted");
         unlockpt(&master).expect("unlocked");
         let name = ptsname(&master, Vec::new()).expect("a name");
@@ -92,29 +93,21 @@ impl Terminal {
             slave,
             screen,
             child,
-            reader,
+            reader: Some(reader),
             closing,
         })
     }
     /// Nobody has the terminal any more, as when a connection breaks: the program ends.
-    fn breaks(self) {
-        let Terminal {
-            master,
-            slave,
-            reader,
-            closing,
-            mut child,
-            ..
-        } = self;
-        closing.store(true, Relaxed);
+    fn breaks(mut self) {
+        self.closing.store(true, Relaxed);
+        let reader = self.reader.take().expect("it reads");
         reader.join().expect("no panic");
-        drop((master, slave));
+        for end in [&mut self.master, &mut self.slave] {
+            *end = File::open("/dev/null").expect("opened");
+        }
         let give_up = Instant::now() + Duration::from_secs(20);
-        while child.try_wait().expect("works").is_none() {
-            if Instant::now() > give_up {
-                child.kill().expect("killed");
-                panic!("it does not end without its terminal");
-            }
+        while self.child.try_wait().expect("works").is_none() {
+            assert!(Instant::now() < give_up, "it stays without its terminal");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
