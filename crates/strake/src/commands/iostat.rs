@@ -6,7 +6,10 @@
 //! however late a sample is taken. What begins between two samples counts from zero. Deliberately
 //! absent: a screen (`top`).
 
+use std::io::IsTerminal;
 use std::time::{Duration, Instant, SystemTime};
+
+use ratatui::crossterm::terminal::size;
 
 use crate::api::{ArrayJson, IostatArrayJson, IostatJson, IostatMemberJson, RatesJson};
 use crate::cli::args::IostatArgs;
@@ -49,7 +52,7 @@ pub(crate) fn run(context: &Context, args: &IostatArgs) -> Ended {
                     let line = serde_json::to_string(&report).expect("the shapes are all JSON");
                     print(format!("{line}\n").as_bytes())
                 }
-                false => print(text(&report, reports == 0).as_bytes()),
+                false => print(text(&report, reports == 0, columns()).as_bytes()),
             };
             reports += 1;
             if !written || reports >= count {
@@ -200,9 +203,12 @@ const COLUMNS: [&str; 12] = [
 ];
 
 fn cells(rates: &RatesJson, hedged: f64, log: Option<(f64, f64)>) -> [String; 12] {
-    let one = |value: f64| format!("{value:.1}");
+    let one = |value: f64| match value >= 100.0 {
+        true => format!("{value:.0}"),
+        false => format!("{value:.1}"),
+    };
     let us = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}"));
-    let mb = |bytes: f64| format!("{:.1}", bytes / MEGABYTE);
+    let mb = |bytes: f64| one(bytes / MEGABYTE);
     let log = log.map(|(writes, bytes)| (one(writes), mb(bytes)));
     let (log_writes, log_bytes) = log.unwrap_or_else(|| ("-".to_owned(), "-".to_owned()));
     [
@@ -221,38 +227,68 @@ fn cells(rates: &RatesJson, hedged: f64, log: Option<(f64, f64)>) -> [String; 12
     ]
 }
 
-/// A report: a head, a line for each array, and one for each member below it.
-fn text(report: &IostatJson, is_first: bool) -> String {
+/// Columns that a number has at least.
+const CELL: usize = 6;
+/// Columns that a name has at least.
+const NAME: usize = 12;
+
+/// How wide the terminal is, if standard output is one.
+fn columns() -> Option<usize> {
+    let size = std::io::stdout().is_terminal().then(size);
+    Some(usize::from(size?.ok()?.0))
+}
+
+/// The end of a name, which says more of a device than its beginning.
+fn shortened(name: &str, width: usize) -> String {
+    let count = name.chars().count();
+    if count <= width {
+        return name.to_owned();
+    }
+    let end: String = name.chars().skip(count - (width - 1)).collect();
+    format!("…{end}")
+}
+
+/// A report: a head, a line for each array, and one for each member below it. On a terminal with
+/// so many columns, long names are shortened.
+fn text(report: &IostatJson, is_first: bool, columns: Option<usize>) -> String {
     let mut rows = Vec::new();
     for array in &report.arrays {
         let log = (array.log_writes_per_s, array.log_written_bytes_per_s);
         let cells = cells(&array.rates, array.hedged_reads_per_s, Some(log));
-        rows.push((shown(&array.name, ' '), cells));
+        rows.push((String::new(), shown(&array.name, ' '), cells));
         for member in array.members.iter().flatten() {
             let device = member.device.as_deref().unwrap_or(&member.state);
-            let name = format!("  {} {}", member.slot, shown(device, ' '));
-            rows.push((
-                name,
-                self::cells(&member.rates, member.hedged_reads_per_s, None),
-            ));
+            let cells = self::cells(&member.rates, member.hedged_reads_per_s, None);
+            rows.push((format!("  {} ", member.slot), shown(device, ' '), cells));
         }
     }
-    let width = rows.iter().map(|(name, _)| name.chars().count()).max();
-    let width = width.unwrap_or(0).max(12);
+    let widths: Vec<usize> = (0..COLUMNS.len())
+        .map(|at| {
+            let cells = rows.iter().map(|(_, _, cells)| cells[at].len());
+            cells.max().unwrap_or(0).max(COLUMNS[at].len()).max(CELL)
+        })
+        .collect();
+    let full = |(slot, name, _): &(String, String, _)| slot.len() + name.chars().count();
+    let width = rows.iter().map(full).max();
+    let numbers: usize = widths.iter().map(|width| width + 1).sum();
+    let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(numbers));
+    let width = width.unwrap_or(0).min(room).max(NAME);
     let mut text = if is_first {
         String::new()
     } else {
         "\n".to_owned()
     };
-    let mut line = |name: &str, cells: &[String]| {
-        text.push_str(&format!("{name:width$}"));
-        cells
-            .iter()
-            .for_each(|cell| text.push_str(&format!(" {cell:>8}")));
+    let mut line = |slot: &str, name: &str, cells: &[String]| {
+        let name = shortened(name, width - slot.len());
+        text.push_str(&format!("{:width$}", format!("{slot}{name}")));
+        for (cell, width) in cells.iter().zip(&widths) {
+            text.push_str(&format!(" {cell:>width$}"));
+        }
         text.push('\n');
     };
-    line("ARRAY", &COLUMNS.map(str::to_owned));
-    rows.iter().for_each(|(name, cells)| line(name, cells));
+    line("", "ARRAY", &COLUMNS.map(str::to_owned));
+    rows.iter()
+        .for_each(|(slot, name, cells)| line(slot, name, cells));
     if report.arrays.is_empty() {
         text.push_str("no array is in service\n");
     }
@@ -348,7 +384,7 @@ mod tests {
             10,
             counted(100, 0, 1_000_000, &[(8192, 0), (16384, 100)]),
         )];
-        let first = text(&report(&[], &now, true, true), true);
+        let first = text(&report(&[], &now, true, true), true, None);
         let lines: Vec<&str> = first.lines().collect();
         assert!(
             lines[0].starts_with("ARRAY") && lines[0].ends_with("logMB/s"),
@@ -362,7 +398,16 @@ mod tests {
             lines.iter().all(|line| line.len() == lines[0].len()),
             "{first}"
         );
-        let next = text(&report(&now, &[], false, true), false);
+        let mut long = now.clone();
+        long[0].members[0].device = Some(format!("/dev/disk/by-id/{}/d7", "n".repeat(60)));
+        let narrow = text(&report(&[], &long, true, true), true, Some(120));
+        let lines: Vec<usize> = narrow.lines().map(|line| line.chars().count()).collect();
+        assert!(lines.iter().all(|&columns| columns == 120), "{narrow}");
+        assert!(
+            narrow.contains("nnn/d7 ") && narrow.contains("\n  3 …nnn"),
+            "{narrow}"
+        );
+        let next = text(&report(&now, &[], false, true), false, None);
         assert!(next.starts_with("\nARRAY") && next.ends_with("no array is in service\n"));
     }
 }
