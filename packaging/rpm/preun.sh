@@ -4,11 +4,13 @@ if [ "$1" -eq 0 ] && [ -d /run/strake-root/usr ] && [ ! -e /run/strake-remove ];
     exit 1
 fi
 # The last version goes. An array in use is served until the machine stops.
-if [ "$1" -eq 0 ] && [ -d /run/systemd/system ]; then
-    if ! systemctl --quiet is-active strake.service || strake stop --all; then
-        systemctl --no-reload disable --now strake.service || :
-    else
-        systemctl --no-reload disable strake.service || :
-        echo "strake: an array is in use; the daemon serves on until the machine stops" >&2
+if [ "$1" -eq 0 ] && [ -x /usr/bin/systemctl ]; then
+    if [ -d /run/systemd/system ] && systemctl --quiet is-active strake.service; then
+        if strake stop --all; then
+            systemctl stop strake.service || :
+        else
+            echo "strake: an array is in use; the daemon serves on until the machine stops" >&2
+        fi
     fi
+    systemctl --no-reload disable strake.service || :
 fi

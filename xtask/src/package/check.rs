@@ -74,7 +74,7 @@ pub(super) fn all(packages: &Packages) -> Result<Outcome> {
         true => holds(&["rpm", "-qlp", &rpm], &[BOTH, RPM])?,
         false => Outcome::skipped("rpm is not installed"),
     };
-    total += in_a_root(&packages.deb)?;
+    total += in_a_root(packages)?;
     Ok(total)
 }
 
@@ -112,13 +112,14 @@ fn missing<'a>(text: &str, lists: &[&[&'a str]]) -> Vec<&'a str> {
     wanted.filter(|file| !held.contains(file)).collect()
 }
 
-fn in_a_root(deb: &Path) -> Result<Outcome> {
+fn in_a_root(packages: &Packages) -> Result<Outcome> {
     if !need::is_root() {
-        return Ok(Outcome::skipped("installing the package needs root"));
+        return Ok(Outcome::skipped("installing the packages needs root"));
     }
     let folder = host::target().join("package/root");
     std::fs::create_dir_all(&folder)?;
-    let (deb, folder) = (deb.display().to_string(), folder.display().to_string());
+    let shown = |path: &Path| path.display().to_string();
+    let (deb, rpm, folder) = (shown(&packages.deb), shown(&packages.rpm), shown(&folder));
     let argv = [
         "unshare",
         "--mount",
@@ -129,6 +130,7 @@ fn in_a_root(deb: &Path) -> Result<Outcome> {
         &deb,
         &folder,
         EXPOSURE_MAX,
+        &rpm,
     ];
     let run = host::logged("package-in-a-root", 300, &argv)?;
     checks(&run)

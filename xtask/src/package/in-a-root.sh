@@ -1,6 +1,6 @@
-# Installs and purges the package in a copy of the root that is thrown away; see check.rs.
+# Installs and purges the packages in a copy of the root that is thrown away; see check.rs.
 set -eu
-deb=$1 folder=$2 exposure=$3
+deb=$1 folder=$2 exposure=$3 rpm=$4
 
 # check NAME COMMAND…: one line says how it went.
 check() {
@@ -69,6 +69,9 @@ else
     echo "SKIPPED: no loop device for a member"
 fi
 before=$(sha256sum "$root/members/0" "$root/members/1")
+mkdir -p "$root/run/strake-root/usr"
+check "it is not removed below the root file system" not in_root dpkg --remove strake
+rm -r "$root/run/strake-root"
 check "it is removed" in_root dpkg --remove strake
 check "removing keeps what the machine knows" test -d "$root/var/lib/strake"
 check "it is purged" in_root dpkg --purge strake
@@ -78,3 +81,28 @@ for gone in etc/strake var/lib/strake usr/bin/strake usr/lib/systemd/system/stra
 done
 after=$(sha256sum "$root/members/0" "$root/members/1")
 check "purging leaves members alone" test "$before" = "$after"
+
+# The .rpm, in the same root: its scripts are a shell's, as those of the .deb.
+if ! command -v rpm >/dev/null; then
+    echo "SKIPPED: rpm is not installed"
+    exit 0
+fi
+cp "$rpm" "$root/strake.rpm"
+in_rpm() { in_root rpm --force-debian --nodeps "$@"; }
+check "the .rpm installs" in_rpm -i /strake.rpm
+check "its program runs" in_root strake --version
+check "its daemon is enabled" test -L "$root/etc/systemd/system/sysinit.target.wants/strake.service"
+check "rpm finds its files as they were" in_root rpm -V --nodeps strake
+echo "# changed" >>"$root/etc/strake/strake.toml"
+check "the .rpm takes the place of an earlier one" in_rpm -U --replacepkgs /strake.rpm
+check "rpm keeps a configuration that was changed" grep -qx '# changed' "$root/etc/strake/strake.toml"
+# As where the root file system is on an array.
+mkdir -p "$root/run/strake-root/usr"
+check "rpm does not remove it below the root file system" not in_rpm -e strake
+rm -r "$root/run/strake-root"
+check "rpm removes it" in_rpm -e strake
+for gone in usr/bin/strake usr/lib/systemd/system/strake.service \
+    etc/systemd/system/sysinit.target.wants/strake.service; do
+    check "rpm removes $gone" not test -e "$root/$gone" -o -L "$root/$gone"
+done
+check "rpm leaves members alone" test "$before" = "$(sha256sum "$root/members/0" "$root/members/1")"

@@ -93,7 +93,8 @@ fn state(array: &ArrayJson, say: Say<'_>) {
             look,
         ),
         "failed" => {
-            let what = "it has failed: more members are out than the level survives".to_owned();
+            let what = "it has failed, and answers requests with errors".to_owned();
+            let look = format!("strake events --array {name} says why; {look}");
             say("state", Severity::Critical, what, look);
         }
         _ if array.not_found => {
