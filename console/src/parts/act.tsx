@@ -169,7 +169,7 @@ export function Act(props: {
             </FormGroup>
           )}
           <div aria-live="polite">
-            {shown && <Failure failure={shown} title={failure ? undefined : t("act.refused")} />}
+            {shown && <Failure failure={shown} refused={failure ? undefined : t("act.refused")} />}
             {plan.answer && !failure && (
               <PlanShown answer={plan.answer} danger={danger ?? false} />
             )}
