@@ -1,7 +1,8 @@
 //! `strake console`: the page of the arrays, served on the loopback to the browser of this user.
 //!
 //! Order of a request: the name that it asks for (`guard`) → the path below which all is served →
-//! a link's token, or a session (`session`) → a file of the page, or the daemon's socket (`daemon`).
+//! a link's token, or a session (`session`) → a file of the page, or the daemon's socket
+//! (`daemon`).
 //!
 //! Invariants: it listens at 127.0.0.1 alone; nothing but a link's token is answered without a
 //! session; a token or a session is never printed twice and never logged. What the page may do is

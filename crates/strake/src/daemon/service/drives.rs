@@ -1,8 +1,9 @@
 //! The drives that the daemon sees, and what each is used for.
 //!
 //! Invariants: nothing is written; a device that does not answer is not waited for, and is left
-//! out unless an array has it; a device with several names is told once. What an array or a pool has is known from there; only other devices
-//! are checked as new members are. Deliberately absent: how drives wear (`upkeep`).
+//! out unless an array has it; a device with several names is told once. What an array or a pool
+//! has is known from there; only other devices are checked as new members are. Deliberately absent:
+//! how drives wear (`upkeep`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
