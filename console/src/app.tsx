@@ -27,7 +27,7 @@ import { ArrayView } from "./views/array";
 import { CreateView } from "./views/create";
 import { DrivesView } from "./views/drives";
 import { EventsView } from "./views/eventlog";
-import { Overview } from "./views/overview";
+import { meant, Overview } from "./views/overview";
 import { PoolsView } from "./views/pools";
 
 /** The parts of the address behind `#/`. */
@@ -74,14 +74,7 @@ function view(route: string[]): ReactNode {
 
 function Link() {
   const { link, failure, arrays } = useLive();
-  if (link === "over" && failure) {
-    return <Failure failure={failure} title={t("link.over")} />;
-  }
-  // A stream whose other end is gone may stay open for long; requests fail at once.
-  if (failure) {
-    const title = failure.code === "access-denied" ? t("link.denied") : t("link.lost");
-    return <Failure failure={failure} title={title} />;
-  }
+  if (failure) return <Failure failure={failure} refused={t("failure.read")} />;
   if (link === "lost") {
     return (
       <Alert component="p" variant="warning" isInline title={t("link.lost")}>
@@ -100,9 +93,10 @@ export function App() {
   const place = route[0] ?? "";
   const key = VIEWS.find(([name]) => name === place)?.[1];
   useEffect(() => {
-    const name = place === "array" ? route[1] : key && t(key);
+    const text = route[1] ?? "";
+    const name = place === "array" ? (meant(arrays ?? [], text)[0]?.name ?? text) : key && t(key);
     document.title = name ? `${name} – Strake` : "Strake";
-  }, [place, route, key]);
+  }, [place, route, key, arrays]);
   const masthead = (
     <Masthead display={{ default: "inline" }}>
       <MastheadMain>

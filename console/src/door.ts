@@ -17,6 +17,10 @@ export class ApiFailure extends Error {
   ) {
     super(`${code}: ${found}; ${cure}`);
   }
+  /** No daemon answered. */
+  get isSilence(): boolean {
+    return ["no-daemon", "daemon-silent", "daemon-lost", "daemon-gone"].includes(this.code);
+  }
   /** The session with the server of `strake console` is over. */
   get isOver(): boolean {
     return this.status === 401;
@@ -40,6 +44,13 @@ export interface Door {
 }
 
 const SOCKET = "/run/strake/api.sock";
+/** How long a read may take. A change may take as long as it needs. */
+const READ_MS = 30_000;
+
+function silent(): ApiFailure {
+  const found = t("failure.silent", { seconds: READ_MS / 1000 });
+  return new ApiFailure("daemon-silent", found, t("failure.silent.cure"), 0);
+}
 
 function asFailure(error: unknown, otherwise: () => ApiFailure): ApiFailure {
   return error instanceof ApiFailure ? error : otherwise();
@@ -82,19 +93,20 @@ class ConsoleDoor implements Door {
   }
 
   async request<T>(method: string, path: string, body?: object): Promise<T> {
+    const signal = method === "GET" ? AbortSignal.timeout(READ_MS) : undefined;
+    const failed = () => {
+      throw signal?.aborted ? silent() : this.unreachable();
+    };
     const answer = await fetch(path, {
       method,
       cache: "no-store",
+      signal,
       ...(body && {
         body: JSON.stringify(body),
         headers: { "content-type": "application/json" },
       }),
-    }).catch(() => {
-      throw this.unreachable();
-    });
-    const text = await answer.text().catch(() => {
-      throw this.unreachable();
-    });
+    }).catch(failed);
+    const text = await answer.text().catch(failed);
     if (!answer.ok) throw failureOf(answer.status, text);
     return JSON.parse(text) as T;
   }
@@ -120,7 +132,8 @@ class ConsoleDoor implements Door {
     source.onerror = () => {
       // The page reconnects by itself, so that it can say that the daemon does not answer.
       source.close();
-      if (opened) return following.onEnd(this.unreachable());
+      // Which of the two ends it was is not known: the next request shows that.
+      if (opened) return following.onEnd();
       end = this.byLines(since, {
         ...following,
         onOpen: () => {
@@ -203,15 +216,23 @@ class CockpitDoor implements Door {
       body: body ? JSON.stringify(body) : "",
       ...(body && { headers: { "Content-Type": "application/json" } }),
     });
+    let late = false;
+    const close = () => {
+      late = true;
+      request.close("timeout");
+    };
+    const timer = method === "GET" ? window.setTimeout(close, READ_MS) : undefined;
     // A second argument of the rejection has the body of an answer that is no success.
     const text = await new Promise<string>((resolve, reject) =>
       request.then(resolve, (...why: unknown[]) => {
         told = typeof why[1] === "string" ? why[1] : "";
         reject(why[0]);
       }),
-    ).catch((error: unknown) => {
-      throw this.failure(error, told);
-    });
+    )
+      .catch((error: unknown) => {
+        throw late ? silent() : this.failure(error, told);
+      })
+      .finally(() => window.clearTimeout(timer));
     return JSON.parse(text) as T;
   }
 

@@ -5,7 +5,7 @@
 // light and dark. Screenshots stay in target/console-screenshots.
 
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { readFile, rm } from "node:fs/promises";
 import path from "node:path";
 import { after, before } from "node:test";
 
@@ -116,8 +116,13 @@ step("a member is lost, a drive takes its place, and the page sees the rebuild e
   assert.equal(await out.isDisabled(), true, "the name is not typed yet");
   await accessible(page, "the dialog that takes a member out");
   await dialog(page).getByLabel("Type data to confirm").fill("data");
+  const asked = page.waitForRequest((request) => request.url().endsWith("/fail"));
   await out.click();
   await page.getByText(en["notice.degraded"]).waitFor();
+  // Neither is the array another of that name, nor the member another in that slot.
+  const request = await asked;
+  assert(request.url().includes(`v1/arrays/${(await array()).uuid}/`), request.url());
+  assert.equal(request.postDataJSON().member, rig.drive(1));
   assert.equal((await array()).state, "degraded");
   await accessible(page, "degraded");
   await shot(page, "degraded");
@@ -133,10 +138,21 @@ step("a member is lost, a drive takes its place, and the page sees the rebuild e
   assert.equal(whole.members[1].device, rig.drive(4));
 });
 
+step("a dialog about a member that changes meanwhile closes, and says so", async () => {
+  await button(page, `${en.actions}: Slot 2`).click();
+  await page.getByRole("menuitem", { name: en["fail.open"] }).click();
+  await dialog(page).waitFor();
+  rig.strake("fail", "data", "2");
+  await dialog(page).waitFor({ state: "detached" });
+  await page.getByText(en["act.stale"]).waitFor();
+  rig.strake("add", "data", rig.drive(2));
+  await until("the member to be whole again", async () => (await array()).state === "optimal");
+});
+
 step("the alert stands on the overview and in the events", async () => {
   await go(page, "#/");
   const warnings = page.getByRole("grid", { name: en["overview.serious"] });
-  await warnings.getByText(en["event.member_out"]).waitFor();
+  await warnings.getByText(en["event.member_out"]).first().waitFor();
   await shot(page, "overview");
   await go(page, "#/events");
   await page.getByRole("grid", { name: en["nav.events"] }).getByText(en["event.member_in_sync"]).first().waitFor();
@@ -170,6 +186,12 @@ step("settings are changed, and a wrong one is refused", async () => {
   await page.getByText(en["settings.saved"]).waitFor();
   const settings = await rig.api("GET", "/v1/arrays/data/settings");
   assert.equal(settings.scrub_schedule, "weekly");
+  const priority = page.getByLabel(en["setting.rebuild_priority"]);
+  const before = await priority.inputValue();
+  await priority.fill("");
+  const save = button(page, en["settings.save"]);
+  assert.equal(await save.isDisabled(), true, "an empty number is not saved as 0");
+  await priority.fill(before);
   await page.getByLabel(en["setting.scrub_at"]).fill("25:00");
   await button(page, en["settings.save"]).click();
   await page.locator(".failure").getByText(/25:00/).waitFor();
@@ -284,22 +306,51 @@ step("two pages at once see the same, and a hidden page asks for no counts", asy
   const from = asked;
   await one.waitForTimeout(4500);
   assert(asked - from >= 1 && asked - from <= 3, `${asked - from} requests for counts in 4.5 s`);
-  await one.evaluate(() => {
-    Object.defineProperty(document, "visibilityState", { value: "hidden" });
-  });
-  await one.waitForTimeout(100);
+  const turn = (value) =>
+    one.evaluate((to) => {
+      Object.defineProperty(document, "visibilityState", { value: to, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, value);
+  const following = async () => {
+    const metrics = await rig.text("GET", "/metrics");
+    return Number(/^strake_event_followers (\d+)$/m.exec(metrics)[1]);
+  };
+  assert.equal(await following(), 2);
+  await turn("hidden");
+  await until("the hidden page to follow no longer", async () => (await following()) === 1);
   const hidden = asked;
   await one.waitForTimeout(4500);
   assert.equal(asked - hidden, 0, "a hidden page asks for no counts");
+  await turn("visible");
+  await until("the page that is looked at to follow", async () => (await following()) === 2);
   await close(one);
 });
 
 step("the daemon goes and comes back: the page says so, and goes on", async () => {
+  const lost = [await rig.file("g0", 64 << 20), await rig.file("g1", 64 << 20)];
+  rig.strake("create", "gone", "--level", "1", "--export", "none", ...lost);
   await rig.kill();
   await page.getByText(en["link.lost"]).waitFor();
+  assert.equal(await page.getByText(en["failure.gone"]).count(), 0, "the server is there");
   await shot(page, "daemon-gone");
+  await Promise.all(lost.map((file) => rm(file)));
   await rig.daemon();
   await page.getByText(en["link.lost"]).waitFor({ state: "detached" });
+});
+
+step("an array of which no drive is found needs help, until it is forgotten", async () => {
+  await go(page, "#/");
+  const row = page.getByRole("row", { name: /^gone/ });
+  await row.getByText(en["state.not_found"]).waitFor();
+  await until("the array to serve again", async () => (await array()).state === "optimal");
+  await page.getByText("1 array needs help").waitFor();
+  await row.getByRole("link", { name: "gone" }).click();
+  await page.getByText(en["notice.lost"]).waitFor();
+  await accessible(page, "an array that is not found");
+  await shot(page, "not-found");
+  await openActions(page, en["forget.open"]);
+  await dialog(page).getByRole("button", { name: en["forget.button"], exact: true }).click();
+  await page.getByText(en["overview.healthy"]).waitFor();
 });
 
 step("an array is destroyed only after its name is typed", async () => {

@@ -108,7 +108,13 @@ export class Rig {
   }
 
   /** Straight to the daemon, past the console. */
-  api(method, target, body) {
+  async api(method, target, body) {
+    const got = await this.text(method, target, body);
+    return got === "" ? undefined : JSON.parse(got);
+  }
+
+  /** The same, as it comes. */
+  text(method, target, body) {
     return new Promise((resolve, reject) => {
       const text = body && JSON.stringify(body);
       const headers = text ? { "content-type": "application/json" } : {};
@@ -117,7 +123,7 @@ export class Rig {
         let got = "";
         answer.on("data", (part) => (got += part));
         answer.on("end", () => {
-          if (answer.statusCode < 300) resolve(got === "" ? undefined : JSON.parse(got));
+          if (answer.statusCode < 300) resolve(got);
           else reject(new Error(`${method} ${target}: ${got}`));
         });
       });
@@ -150,7 +156,7 @@ export class Rig {
     (this.consoles ??= []).push(child);
     let said = "";
     child.stdout.setEncoding("utf8").on("data", (part) => (said += part));
-    const link = /http:\/\/127\.0\.0\.1:\d+\/\?token=\w+/;
+    const link = /http:\/\/127\.0\.0\.1:\d+\/\w+\/\?token=\w+/;
     return until("the link of strake console", () => said.match(link)?.[0]);
   }
 

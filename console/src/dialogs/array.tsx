@@ -8,10 +8,10 @@ import { t } from "../i18n";
 import { Act } from "../parts/act";
 import { arrayLink } from "../views/overview";
 
-export type ArrayAct = "start" | "stop" | "scrub" | "rename" | "grow" | "destroy" | "init";
+export type ArrayAct = "start" | "stop" | "scrub" | "rename" | "grow" | "destroy" | "forget" | "init";
 
-export const arrayPath = (array: ArrayInfo): string =>
-  `v1/arrays/${encodeURIComponent(array.name)}`;
+/** By its uuid: two arrays may have one name, and a name may be given to another array. */
+export const arrayPath = (array: ArrayInfo): string => `v1/arrays/${array.uuid}`;
 
 export function ArrayDialog(props: { act: ArrayAct; array: ArrayInfo; onClose: () => void }) {
   switch (props.act) {
@@ -34,7 +34,7 @@ interface Props {
 }
 
 /** What needs nothing but a yes. */
-function Simple({ act, array, onClose }: Props & { act: "stop" | "grow" | "init" }) {
+function Simple({ act, array, onClose }: Props & { act: "stop" | "grow" | "forget" | "init" }) {
   const body = act === "init" ? { action: "start" } : {};
   return (
     <Act
@@ -43,6 +43,9 @@ function Simple({ act, array, onClose }: Props & { act: "stop" | "grow" | "init"
       request={{ method: "POST", path: `${arrayPath(array)}/${act}`, body }}
       submit={t(`${act}.button`)}
       danger={act === "stop"}
+      onDone={() => {
+        if (act === "forget") location.hash = "#/";
+      }}
       onClose={onClose}
     />
   );
@@ -123,7 +126,7 @@ function Rename({ array, onClose }: Props) {
       }}
       submit={t("rename.button")}
       onDone={() => {
-        location.hash = arrayLink(name);
+        location.hash = arrayLink(array);
       }}
       onClose={onClose}
     >

@@ -17,9 +17,22 @@ interface Props {
   onClose: () => void;
 }
 
-/** How the API calls a member: by its slot, or by its device. */
-const memberName = (member: Member): string =>
-  member.slot === null ? (member.device ?? "") : String(member.slot);
+/**
+ * How the API calls a member: by its device, since a slot that is being replaced has two members;
+ * by its slot where it has no device.
+ */
+const memberName = (member: Member): string => member.device ?? String(member.slot);
+
+/** What changed of a member since it was chosen. */
+function moved(array: ArrayInfo, chosen: Member): string | undefined {
+  const all = [...array.members, ...array.spares];
+  const same = all.some(
+    (one) =>
+      one.uuid === chosen.uuid && one.slot === chosen.slot && one.device === chosen.device,
+  );
+  const { slot, device } = chosen;
+  return same ? undefined : t("member.moved", { slot: slotName(slot), device: device ?? "–" });
+}
 
 export function MemberDialog(props: Props & { act: MemberAct; member: Member }) {
   const { act, array, member, onClose } = props;
@@ -37,6 +50,7 @@ export function MemberDialog(props: Props & { act: MemberAct; member: Member }) 
       submit={t(`${act}.button`)}
       danger={act === "fail" || act === "remove"}
       typed={act === "fail" ? array.name : undefined}
+      stale={moved(array, member)}
       onClose={onClose}
     />
   );
@@ -73,6 +87,7 @@ function Replace({ array, member, onClose }: Props & { member: Member }) {
       submit={t("replace.button")}
       danger={isForced}
       typed={isForced ? device : undefined}
+      stale={moved(array, member)}
       onClose={onClose}
     >
       <DrivePick

@@ -22,10 +22,12 @@ export function Restripe({ array, onClose }: { array: ArrayInfo; onClose: () => 
   const [devices, setDevices] = useState<string[]>([]);
   const [strip, setStrip] = useState(0);
   const size = Number(groups);
-  const grouped = size > 0 ? { group_size: size } : {};
+  const hasGroups = /^[567]0$/.test(level);
   const stripped = strip > 0 ? { strip_bytes: strip } : {};
+  // What was chosen where it is not shown any more is not sent.
+  const grouped = hasGroups && size > 0 ? { group_size: size } : {};
   const body = {
-    level: level ? { level, devices, ...grouped, ...stripped } : undefined,
+    level: level ? { level, devices, ...grouped } : undefined,
     add: devices.length > 0 ? { action: "add", devices, ...stripped } : undefined,
     strip: strip > 0 ? stripped : undefined,
     rotate: { rotate: true },
@@ -50,7 +52,12 @@ export function Restripe({ array, onClose }: { array: ArrayInfo; onClose: () => 
             label={t(`restripe.${one}`)}
             description={t(`restripe.${one}.more`)}
             isChecked={way === one}
-            onChange={() => setWay(one)}
+            onChange={() => {
+              setWay(one);
+              // Drives for one way are not those for another.
+              setDevices([]);
+              setStrip(0);
+            }}
           />
         ))}
       </FormGroup>
@@ -69,7 +76,7 @@ export function Restripe({ array, onClose }: { array: ArrayInfo; onClose: () => 
           </p>
         </FormGroup>
       )}
-      {way === "level" && /^[567]0$/.test(level) && (
+      {way === "level" && hasGroups && (
         <FormGroup label={t("create.group")} fieldId="restripe-group">
           <TextInput
             id="restripe-group"

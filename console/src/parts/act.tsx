@@ -24,7 +24,7 @@ import { door } from "../door";
 import { t } from "../i18n";
 import { refresh } from "../live";
 import { asFailure, Failure } from "./failure";
-import { say } from "./said";
+import { say, warn } from "./said";
 
 /** What most answers have; answers about what was made have other fields. */
 interface Answer {
@@ -91,11 +91,14 @@ export function Act(props: {
   typed?: string;
   /** What was done, where the answer does not say so. */
   done?: string;
+  /** What the dialog is about has changed, so that it means something else now. */
+  stale?: string;
   onDone?: (answer: Answer) => void;
   onClose: () => void;
   children?: ReactNode;
 }) {
-  const { title, about, request, submit, danger, typed, done, onDone, onClose, children } = props;
+  const { title, about, request, submit, danger, typed, done, stale, onDone, onClose, children } =
+    props;
   const [name, setName] = useState("");
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState<ApiFailure>();
@@ -104,7 +107,14 @@ export function Act(props: {
   const text = JSON.stringify(body);
   useEffect(() => setFailure(undefined), [text]);
   const planned = method === "DELETE" ? body !== undefined : plan.answer !== undefined;
-  const ready = planned && (typed === undefined || name === typed);
+  const ready = planned && stale === undefined && (typed === undefined || name === typed);
+  // What is under way may be the reason of the change, and a failure stays to be read.
+  const close = stale !== undefined && !busy && !failure;
+  useEffect(() => {
+    if (!close) return;
+    warn(t("act.stale"), [stale]);
+    onClose();
+  }, [close]);
   const act = async () => {
     if (!ready || busy) return;
     setBusy(true);
@@ -159,7 +169,7 @@ export function Act(props: {
             </FormGroup>
           )}
           <div aria-live="polite">
-            {shown && <Failure failure={shown} title={failure ? undefined : t("act.refused")} />}
+            {shown && <Failure failure={shown} refused={failure ? undefined : t("act.refused")} />}
             {plan.answer && !failure && (
               <PlanShown answer={plan.answer} danger={danger ?? false} />
             )}

@@ -4,6 +4,7 @@ import { useState } from "react";
 import { Button, Progress } from "@patternfly/react-core";
 
 import type { Array as ArrayInfo, Job } from "../api";
+import { arrayPath } from "../dialogs/array";
 import { bytes, duration, micros, rate, slotName } from "../format";
 import { named, t, type Key } from "../i18n";
 import { Act } from "./act";
@@ -39,7 +40,7 @@ export function JobBar({ job }: { job: Job }) {
 type Step = { key: Key; path: string; body: object };
 
 function steps(array: ArrayInfo, job: Job): Step[] {
-  const path = `v1/arrays/${encodeURIComponent(array.name)}`;
+  const path = arrayPath(array);
   const simple = (action: string): Step => ({
     key: `job.${action}` as Key,
     path: `${path}/${job.kind}`,

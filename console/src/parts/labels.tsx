@@ -11,6 +11,8 @@ const ARRAY: Record<string, Status> = {
   optimal: "success",
   degraded: "warning",
   failed: "danger",
+  incomplete: "danger",
+  not_found: "danger",
 };
 
 const MEMBER: Record<string, Status> = {
@@ -36,6 +38,15 @@ function StatusLabel({ status, text }: { status: Status; text: string }) {
   );
 }
 
+/**
+ * The state of an array, where a stopped one that cannot start is told from one that is meant to be
+ * stopped.
+ */
+export function condition(array: ArrayInfo): string {
+  if (array.not_found) return "not_found";
+  return array.state === "stopped" && array.startable === false ? "incomplete" : array.state;
+}
+
 export function ArrayState({ state }: { state: string }) {
   return <StatusLabel status={ARRAY[state]} text={named("state", state)} />;
 }
@@ -57,6 +68,10 @@ export function bayClass(member: Member): string {
   return { rebuilding: "bay busy", stale: "bay poor", spare: "bay" }[member.state] ?? "bay bad";
 }
 
-/** Members of an array that are whole. */
+/** Slots of an array: one that is being replaced has two members. */
+export const slots = (array: ArrayInfo): number =>
+  new Set(array.members.map((member) => member.slot)).size;
+
+/** Slots of an array that are whole. */
 export const inSync = (array: ArrayInfo): number =>
-  array.members.filter((member) => member.state === "in_sync").length;
+  slots({ ...array, members: array.members.filter((member) => member.state === "in_sync") });

@@ -9,6 +9,7 @@ interface Saying {
   id: number;
   title: string;
   notes: string[];
+  variant: "success" | "warning";
 }
 
 let sayings: Saying[] = [];
@@ -20,9 +21,19 @@ function put(all: Saying[]): void {
   for (const listener of listeners) listener();
 }
 
-export function say(title: string, notes: string[] = []): void {
+function add(saying: Omit<Saying, "id">): void {
   last += 1;
-  put([...sayings.slice(-3), { id: last, title, notes }]);
+  put([...sayings.slice(-3), { id: last, ...saying }]);
+}
+
+/** What was done, with notes of the daemon. */
+export function say(title: string, notes: string[] = []): void {
+  add({ title, notes, variant: "success" });
+}
+
+/** What was not done, and why. */
+export function warn(title: string, notes: string[] = []): void {
+  add({ title, notes, variant: "warning" });
 }
 
 export function Sayings() {
@@ -36,17 +47,17 @@ export function Sayings() {
   const drop = (id: number) => put(sayings.filter((one) => one.id !== id));
   return (
     <AlertGroup isToast isLiveRegion>
-      {all.map(({ id, title, notes }) => (
+      {all.map(({ id, title, notes, variant }) => (
         <Alert component="p"
           key={id}
-          variant="success"
+          variant={variant}
           title={title}
           timeout={8000}
           onTimeout={() => drop(id)}
           actionClose={<AlertActionCloseButton aria-label={t("close")} onClose={() => drop(id)} />}
         >
           {notes.map((note) => (
-            <p key={note} lang="en">
+            <p key={note} lang={variant === "success" ? "en" : undefined}>
               {note}
             </p>
           ))}

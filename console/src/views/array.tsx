@@ -33,11 +33,11 @@ import { named, plural, t, type Key } from "../i18n";
 import { jobsOf, useLive } from "../live";
 import { Events } from "../parts/events";
 import { Jobs } from "../parts/jobs";
-import { ArrayState } from "../parts/labels";
+import { ArrayState, condition, slots } from "../parts/labels";
 import { Spark } from "../parts/spark";
 import { tolerance } from "../shape";
 import { Members } from "./members";
-import { arrayLink } from "./overview";
+import { arrayLink, meant } from "./overview";
 import { SettingsForm } from "./settings";
 import { Volumes } from "./volumes";
 
@@ -51,13 +51,11 @@ const TABS: [string, Key][] = [
 ];
 
 export function ArrayView({ name, tab }: { name: string; tab: string }) {
-  const live = useLive();
-  const [act, setAct] = useState<Act>();
-  const array = live.arrays?.find((one) => one.name === name);
+  const [array, another] = meant(useLive().arrays ?? [], name);
   const crumbs = (
     <Breadcrumb aria-label={t("nav.place")}>
       <BreadcrumbItem to="#/">{t("nav.overview")}</BreadcrumbItem>
-      <BreadcrumbItem isActive>{name}</BreadcrumbItem>
+      <BreadcrumbItem isActive>{array?.name ?? name}</BreadcrumbItem>
     </Breadcrumb>
   );
   if (!array) {
@@ -70,10 +68,31 @@ export function ArrayView({ name, tab }: { name: string; tab: string }) {
       </>
     );
   }
-  const close = () => setAct(undefined);
+  if (another) {
+    return (
+      <>
+        {crumbs}
+        <Alert component="p" variant="warning" isInline title={t("array.several", { name })}>
+          {t("array.several.more")}
+        </Alert>
+      </>
+    );
+  }
   return (
     <>
       {crumbs}
+      {/* What is opened for one array is closed when the name means another. */}
+      <OneArray key={array.uuid} array={array} tab={tab} />
+    </>
+  );
+}
+
+function OneArray({ array, tab }: { array: ArrayInfo; tab: string }) {
+  const live = useLive();
+  const [act, setAct] = useState<Act>();
+  const close = () => setAct(undefined);
+  return (
+    <>
       <Head array={array} onAct={setAct} />
       <Notices array={array} />
       <div className="columns">
@@ -92,7 +111,7 @@ export function ArrayView({ name, tab }: { name: string; tab: string }) {
             activeKey={tab}
             aria-label={t("array.tabs")}
             onSelect={(_, key) => {
-              location.hash = `${arrayLink(name)}/${key}`;
+              location.hash = `${arrayLink(array)}/${key}`;
             }}
           >
             {TABS.map(([key, label]) => (
@@ -134,18 +153,23 @@ function ArrayEvents({ array }: { array: ArrayInfo }) {
 function Head({ array, onAct }: { array: ArrayInfo; onAct: (act: Act) => void }) {
   const [open, setOpen] = useState(false);
   const stopped = array.state === "stopped";
-  const items: Act[] = stopped
-    ? ["rename", "destroy"]
-    : ["add", "restripe", "grow", "init", "rename", "stop"];
-  const main: Act = stopped ? "start" : "scrub";
+  // What has no drive can be neither started nor wiped.
+  const items: Act[] = array.not_found
+    ? ["forget"]
+    : stopped
+      ? ["rename", "destroy"]
+      : ["add", "restripe", "grow", "init", "rename", "stop"];
+  const main: Act | undefined = array.not_found ? undefined : stopped ? "start" : "scrub";
   return (
     <>
       <div className="row">
         <Content component="h1">{array.name}</Content>
-        <ArrayState state={array.state} />
-        <Button variant="secondary" onClick={() => onAct(main)}>
-          {t(`${main}.open` as Key)}
-        </Button>
+        <ArrayState state={condition(array)} />
+        {main && (
+          <Button variant="secondary" onClick={() => onAct(main)}>
+            {t(`${main}.open` as Key)}
+          </Button>
+        )}
         <Dropdown
           isOpen={open}
           onOpenChange={setOpen}
@@ -176,14 +200,15 @@ function Head({ array, onAct }: { array: ArrayInfo; onAct: (act: Act) => void })
 
 function Facts({ array }: { array: ArrayInfo }) {
   const parity = array.fixed_parities;
-  const facts: [Key, string | undefined][] = [
+  const all: [Key, string | undefined][] = [
     ["array.level", array.level + (parity > 0 ? ` (${plural("array.fixed", parity)})` : "")],
     ["array.size", bytes(array.size_bytes)],
-    ["array.survives", tolerance(array.level, array.members.length, array.group_size)],
+    ["array.survives", tolerance(array.level, slots(array), array.group_size)],
     ["array.strip", bytes(array.strip_bytes)],
     ["array.group", array.group_size === null ? undefined : String(array.group_size)],
     ["array.block", bytes(array.block_bytes)],
     ["array.device", array.device ?? undefined],
+    ["array.uuid", array.uuid],
     ["array.export", array.export ? named("create.export", array.export.kind) : undefined],
     [
       "array.unwritten",
@@ -202,6 +227,8 @@ function Facts({ array }: { array: ArrayInfo }) {
         : t("array.last.never"),
     ],
   ];
+  // Nothing else is known of what has no drive.
+  const facts = array.not_found ? all.filter(([label]) => label === "array.uuid") : all;
   return (
     <DescriptionList
       isCompact
@@ -220,6 +247,15 @@ function Facts({ array }: { array: ArrayInfo }) {
   );
 }
 
+/** What becomes of the members that are out. */
+function wayOut(array: ArrayInfo): Key {
+  const filled = new Set(array.members.filter((m) => m.device !== null).map((m) => m.slot));
+  const empty = slots(array) - filled.size;
+  const rebuilding = array.members.some((member) => member.state === "rebuilding");
+  if (empty === 0) return rebuilding ? "notice.degraded.rebuild" : "notice.degraded.stale";
+  return array.spares.length > 0 ? "notice.degraded.spare" : "notice.degraded.more";
+}
+
 /** What is wrong, each with what to do. */
 function Notices({ array }: { array: ArrayInfo }) {
   const name = array.name;
@@ -227,7 +263,7 @@ function Notices({ array }: { array: ArrayInfo }) {
     <>
       {array.state === "degraded" && (
         <Alert component="p" variant="warning" isInline title={t("notice.degraded")}>
-          {array.spares.length > 0 ? t("notice.degraded.spare") : t("notice.degraded.more")}
+          {t(wayOut(array))}
         </Alert>
       )}
       {array.state === "failed" && (
@@ -235,7 +271,12 @@ function Notices({ array }: { array: ArrayInfo }) {
           {t("notice.failed.more")}
         </Alert>
       )}
-      {array.state === "stopped" && array.startable === false && (
+      {array.not_found && (
+        <Alert component="p" variant="danger" isInline title={t("notice.lost")}>
+          {t("notice.lost.more")}
+        </Alert>
+      )}
+      {condition(array) === "incomplete" && (
         <Alert component="p" variant="warning" isInline title={t("notice.incomplete")}>
           {t("notice.incomplete.more", { name })}
         </Alert>

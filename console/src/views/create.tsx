@@ -439,7 +439,7 @@ function LookStep({ draft, change }: { draft: Draft; change: Change }) {
       const created = await door.request<Created>("POST", "v1/arrays", body);
       say(t("create.made", { name: created.name }), created.notes);
       refresh();
-      location.hash = arrayLink(created.name);
+      location.hash = arrayLink(created);
     } catch (error) {
       setFailure(asFailure(error));
       setBusy(false);
@@ -488,7 +488,7 @@ function LookStep({ draft, change }: { draft: Draft; change: Change }) {
       ))}
       <div aria-live="polite">
         {refused && (
-          <Failure failure={refused} title={failure ? undefined : t("act.refused")} />
+          <Failure failure={refused} refused={failure ? undefined : t("act.refused")} />
         )}
         {!answer && !refused && <Skeleton screenreaderText={t("loading")} />}
       </div>

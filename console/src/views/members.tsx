@@ -20,12 +20,12 @@ const WEAR_MS = 60_000;
 /** How the drives wear, read once a minute while it is looked at. */
 function useWear(array: ArrayInfo): WearMember[] {
   const [wear, setWear] = useState<WearMember[]>([]);
-  const { name, epoch } = array;
+  const { uuid, epoch } = array;
   useEffect(() => {
     let over = false;
     const read = async () => {
       if (document.visibilityState !== "visible") return;
-      const path = `v1/arrays/${encodeURIComponent(name)}/wear`;
+      const path = `v1/arrays/${uuid}/wear`;
       // What drives do not tell is no failure of the page: the columns stay empty.
       const answer = await door.request<Wear>("GET", path).catch(() => undefined);
       if (answer && !over) setWear(answer.members);
@@ -36,7 +36,7 @@ function useWear(array: ArrayInfo): WearMember[] {
       over = true;
       window.clearInterval(timer);
     };
-  }, [name, epoch]);
+  }, [uuid, epoch]);
   return wear;
 }
 
@@ -101,6 +101,10 @@ export function Members({ array }: { array: ArrayInfo }) {
   );
 }
 
+/** What is not up to date, or out, is not called good, whatever its drive says. */
+const isWell = (member: Member): boolean =>
+  member.device !== null && ["in_sync", "spare", "rebuilding"].includes(member.state);
+
 /** What is to be known of a member that is not as it should be. */
 function health(member: Member, wear: WearMember | undefined): string[] {
   const counted: [string, number][] = [
@@ -164,7 +168,7 @@ function MemberRow(props: {
       </Td>
       <Td dataLabel={t("member.health")}>
         {troubles.length === 0
-          ? t(member.device ? "member.well" : "member.unknown")
+          ? t(isWell(member) ? "member.well" : "member.unknown")
           : troubles.map((one) => <div key={one}>{one}</div>)}
       </Td>
       <Td dataLabel={t("member.wear")} className="numbers">

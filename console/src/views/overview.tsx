@@ -10,13 +10,21 @@ import { jobsOf, useLive, type Live } from "../live";
 import type { Sample } from "../rates";
 import { Events } from "../parts/events";
 import { JobBar } from "../parts/jobs";
-import { ArrayState, inSync } from "../parts/labels";
+import { ArrayState, condition, inSync, slots } from "../parts/labels";
 import { Spark } from "../parts/spark";
 
-const WORST = ["failed", "degraded", "stopped", "optimal"];
+const WORST = ["failed", "not_found", "incomplete", "degraded", "stopped", "optimal"];
+const TROUBLED = ["failed", "not_found", "incomplete", "degraded"];
 
-export function arrayLink(name: string): string {
-  return `#/array/${encodeURIComponent(name)}`;
+/** By its uuid, which no other array has; what is known by its name alone is found by that. */
+export function arrayLink(array: { uuid: string } | string): string {
+  return `#/array/${encodeURIComponent(typeof array === "string" ? array : array.uuid)}`;
+}
+
+/** The arrays that a part of the address means: a uuid, or a name that several may have. */
+export function meant(arrays: ArrayInfo[], text: string): ArrayInfo[] {
+  const exact = arrays.filter((one) => one.uuid === text);
+  return exact.length > 0 ? exact : arrays.filter((one) => one.name === text);
 }
 
 /** The rates of all arrays together, as far back as the longest has been looked at. */
@@ -34,7 +42,8 @@ function sum(samples: Map<string, Sample[]>, of: (sample: Sample) => number): nu
 export function Overview() {
   const live = useLive();
   const arrays = [...(live.arrays ?? [])].sort(
-    (a, b) => WORST.indexOf(a.state) - WORST.indexOf(b.state) || a.name.localeCompare(b.name),
+    (a, b) =>
+      WORST.indexOf(condition(a)) - WORST.indexOf(condition(b)) || a.name.localeCompare(b.name),
   );
   const serious = live.events.filter((event) => event.severity !== "info").slice(-8);
   return (
@@ -80,8 +89,8 @@ function NoArrays() {
 }
 
 function Tiles({ arrays, live }: { arrays: ArrayInfo[]; live: Live }) {
-  const count = (state: string) => arrays.filter((array) => array.state === state).length;
-  const troubled = count("degraded") + count("failed");
+  const count = (state: string) => arrays.filter((array) => condition(array) === state).length;
+  const troubled = TROUBLED.reduce((total, state) => total + count(state), 0);
   const size = arrays.reduce((total, array) => total + array.size_bytes, 0);
   const jobs = arrays.flatMap((array) => jobsOf(array, live));
   const failing = live.alerts?.channels.filter((channel) => channel.failing).length ?? 0;
@@ -114,11 +123,13 @@ function Tiles({ arrays, live }: { arrays: ArrayInfo[]; live: Live }) {
         <CardBody>
           <div className="figure">{plural("overview.jobs", jobs.length)}</div>
           <div className="quiet">
-            {live.alerts && live.alerts.channels.length === 0
-              ? t("overview.channels.none")
-              : failing > 0
-                ? plural("overview.channels.failing", failing)
-                : t("overview.channels.good")}
+            {!live.alerts
+              ? t("overview.channels.unknown")
+              : live.alerts.channels.length === 0
+                ? t("overview.channels.none")
+                : failing > 0
+                  ? plural("overview.channels.failing", failing)
+                  : t("overview.channels.good")}
           </div>
         </CardBody>
       </Card>
@@ -158,14 +169,17 @@ function ArrayTable({ arrays, live }: { arrays: ArrayInfo[]; live: Live }) {
           return (
             <Tr key={array.uuid}>
               <Td dataLabel={t("array.name")}>
-                <a href={arrayLink(array.name)}>{array.name}</a>
+                <a href={arrayLink(array)}>{array.name}</a>
+                {meant(arrays, array.name).length > 1 && (
+                  <div className="quiet path">{array.uuid}</div>
+                )}
               </Td>
               <Td dataLabel={t("array.state")}>
-                <ArrayState state={array.state} />
+                <ArrayState state={condition(array)} />
               </Td>
               <Td dataLabel={t("array.level")}>{array.level}</Td>
               <Td dataLabel={t("array.size")} className="numbers">
-                {bytes(array.size_bytes)}
+                {array.not_found ? "–" : bytes(array.size_bytes)}
                 {array.size_bytes > 0 && array.state !== "stopped" && (
                   <span className="quiet">
                     {" "}
@@ -174,7 +188,7 @@ function ArrayTable({ arrays, live }: { arrays: ArrayInfo[]; live: Live }) {
                 )}
               </Td>
               <Td dataLabel={t("array.members")} className="numbers">
-                {t("array.whole", { whole: inSync(array), all: array.members.length })}
+                {t("array.whole", { whole: inSync(array), all: slots(array) })}
                 {array.spares.length > 0 && ` ${plural("array.spares", array.spares.length)}`}
               </Td>
               <Td dataLabel={t("array.rates")} className="numbers">

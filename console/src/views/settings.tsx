@@ -66,9 +66,13 @@ function typed(kind: Kind, value: Settings[Name]): string {
   return String(value);
 }
 
-function meant(kind: Kind, text: string): string | number {
-  if (typeof kind === "object" && "scale" in kind) return Math.round(Number(text) * kind.scale);
-  return text.trim();
+/** What is meant by what is typed; nothing where that is no number and one is wanted. */
+function meant(kind: Kind, text: string): string | number | undefined {
+  if (typeof kind !== "object" || !("scale" in kind)) return text.trim();
+  const number = Number(text);
+  return text.trim() === "" || !Number.isFinite(number)
+    ? undefined
+    : Math.round(number * kind.scale);
 }
 
 export function SettingsForm({ array }: { array: ArrayInfo }) {
@@ -94,6 +98,7 @@ export function SettingsForm({ array }: { array: ArrayInfo }) {
     NAMES.filter(differs).map((name) => [name, meant(KINDS[name], changed[name] ?? "")]),
   );
   const count = Object.keys(body).length;
+  const ready = Object.values(body).every((value) => value !== undefined) && count > 0;
   const save = async () => {
     setBusy(true);
     setFailure(undefined);
@@ -117,7 +122,7 @@ export function SettingsForm({ array }: { array: ArrayInfo }) {
     <Form
       onSubmit={(event) => {
         event.preventDefault();
-        if (count > 0) void save();
+        if (ready) void save();
       }}
     >
       <div aria-live="polite">{failure && <Failure failure={failure} />}</div>
@@ -136,7 +141,7 @@ export function SettingsForm({ array }: { array: ArrayInfo }) {
       </div>
       {count > 0 && <Alert component="p" variant="info" isInline isPlain title={t("settings.unsaved")} />}
       <div className="row">
-        <Button type="submit" isDisabled={count === 0 || busy} isLoading={busy}>
+        <Button type="submit" isDisabled={!ready || busy} isLoading={busy}>
           {t("settings.save")}
         </Button>
         <Button variant="link" isDisabled={count === 0} onClick={() => setChanged({})}>
@@ -182,6 +187,7 @@ function Setting(props: {
           aria-describedby={`${id}-help`}
           {...(typeof kind === "object" &&
             "scale" in kind && {
+              validated: meant(kind, value) === undefined ? ("error" as const) : ("default" as const),
               type: "number" as const,
               min: kind.least,
               max: kind.most,

@@ -89,11 +89,18 @@ export function Volumes({ array }: { array: ArrayInfo }) {
           submit={t("volume.delete")}
           danger
           typed={act.volume.name}
+          stale={moved(array, act.volume)}
           onClose={close}
         />
       )}
     </>
   );
+}
+
+/** What changed of a volume since it was chosen: requests name it by its name. */
+function moved(array: ArrayInfo, { name, uuid }: Volume): string | undefined {
+  const now = array.volumes.find((volume) => volume.name === name);
+  return now?.uuid === uuid ? undefined : t("volume.moved", { name });
 }
 
 const volumePath = (array: ArrayInfo, volume: Volume): string =>
@@ -180,6 +187,7 @@ function Resize({ array, volume, onClose }: Props & { volume: Volume }) {
       done={t("volume.resized", { name: volume.name })}
       danger={shrink}
       typed={shrink ? volume.name : undefined}
+      stale={moved(array, volume)}
       onClose={onClose}
     >
       <SizeInput
@@ -204,6 +212,7 @@ function Rename({ array, volume, onClose }: Props & { volume: Volume }) {
       }}
       submit={t("volume.rename")}
       done={t("volume.renamed", { name })}
+      stale={moved(array, volume)}
       onClose={onClose}
     >
       <FormGroup label={t("array.name")} fieldId="volume-name" isRequired>

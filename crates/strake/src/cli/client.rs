@@ -37,7 +37,7 @@ const LIFE_PATIENCE: Duration = Duration::from_secs(10);
 const LIFE_PERIOD: Duration = Duration::from_secs(5);
 /// How long a daemon that lives may take for an answer: longer than anything that it waits for,
 /// also where a start that is refused late stops the array again (three waits of 320 s).
-pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(1200);
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1200);
 
 pub(crate) fn silent(what: &str, patience: Duration) -> Failure {
     let seconds = patience.as_secs();
@@ -62,24 +62,26 @@ async fn while_it_lives<T>(
     socket: &Path,
     answer: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let watch = async {
-        let until = tokio::time::Instant::now() + ANSWER_PATIENCE;
-        while tokio::time::Instant::now() < until {
-            tokio::time::sleep(LIFE_PERIOD).await;
-            let life = async {
-                let answer = ask(socket, "GET", "/v1/version", &()).await?;
-                whole(answer).await
-            };
-            if tokio::time::timeout(LIFE_PATIENCE, life).await.is_err() {
-                return silent("answer", LIFE_PATIENCE);
-            }
-        }
-        silent("come to an end with this", ANSWER_PATIENCE)
-    };
     tokio::select! {
         answer = answer => answer,
-        silent = watch => Err(silent),
+        silent = until_silent(socket) => Err(silent),
     }
+}
+
+/// Ends, with what is wrong, when the daemon does not say any more that it lives.
+pub(crate) async fn until_silent(socket: &Path) -> Failure {
+    let until = tokio::time::Instant::now() + ANSWER_PATIENCE;
+    while tokio::time::Instant::now() < until {
+        tokio::time::sleep(LIFE_PERIOD).await;
+        let life = async {
+            let answer = ask(socket, "GET", "/v1/version", &()).await?;
+            whole(answer).await
+        };
+        if tokio::time::timeout(LIFE_PATIENCE, life).await.is_err() {
+            return silent("answer", LIFE_PATIENCE);
+        }
+    }
+    silent("come to an end with this", ANSWER_PATIENCE)
 }
 
 pub(crate) fn lost(error: impl std::fmt::Display) -> Failure {

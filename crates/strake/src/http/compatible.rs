@@ -23,6 +23,49 @@ enum Way {
     Answered,
 }
 
+/// Bounds that take less where they rise, ...
+const LEAST: [&str; 5] = [
+    "minimum",
+    "exclusiveMinimum",
+    "minLength",
+    "minItems",
+    "minProperties",
+];
+/// ... and where they fall.
+const MOST: [&str; 5] = [
+    "maximum",
+    "exclusiveMaximum",
+    "maxLength",
+    "maxItems",
+    "maxProperties",
+];
+/// All keywords that the comparison knows, or that say nothing about what is valid.
+const KNOWN: [&str; 23] = [
+    "minimum",
+    "exclusiveMinimum",
+    "minLength",
+    "minItems",
+    "minProperties",
+    "maximum",
+    "exclusiveMaximum",
+    "maxLength",
+    "maxItems",
+    "maxProperties",
+    "type",
+    "enum",
+    "const",
+    "format",
+    "pattern",
+    "items",
+    "properties",
+    "additionalProperties",
+    "required",
+    "title",
+    "description",
+    "default",
+    "examples",
+];
+
 /// The two documents, and what was found.
 struct Comparison<'a> {
     old: &'a Value,
@@ -170,18 +213,29 @@ impl Comparison<'_> {
             _ => {}
         }
         let bound = |of: &Value, which: &str| of[which].as_f64();
-        let narrower = match way {
-            Way::Answered => false,
-            Way::Sent => {
-                let no_least = f64::NEG_INFINITY;
-                let (before, now) = (bound(old, "minimum"), bound(new, "minimum"));
-                let rises = now.unwrap_or(no_least) > before.unwrap_or(no_least);
-                let (before, now) = (bound(old, "maximum"), bound(new, "maximum"));
-                rises || now.unwrap_or(f64::INFINITY) < before.unwrap_or(f64::INFINITY)
-            }
+        let rises = |which: &&str| {
+            let (before, now) = (bound(old, which), bound(new, which));
+            now.unwrap_or(f64::NEG_INFINITY) > before.unwrap_or(f64::NEG_INFINITY)
         };
-        if narrower {
+        let falls = |which: &&str| {
+            let (before, now) = (bound(old, which), bound(new, which));
+            now.unwrap_or(f64::INFINITY) < before.unwrap_or(f64::INFINITY)
+        };
+        let narrower = LEAST.iter().any(rises) || MOST.iter().any(falls);
+        if way == Way::Sent && narrower {
             self.say(format!("{at} takes a smaller range"));
+        }
+        let refuses = |of: &Value| of["additionalProperties"] == false;
+        if way == Way::Sent && refuses(new) && !refuses(old) {
+            self.say(format!("{at} takes no other fields now"));
+        }
+        let known = |which: &&String| !KNOWN.contains(&which.as_str());
+        let others = objects(old).chain(objects(new)).map(|(which, _)| which);
+        for which in others.filter(known).collect::<BTreeSet<_>>() {
+            if old[which] != new[which] {
+                let (old, new) = (&old[which], &new[which]);
+                self.say(format!("{at}: {which} was {old} and is {new}"));
+            }
         }
         for which in ["format", "pattern"] {
             // Another format of what is sent has other bounds, which are compared.
@@ -346,6 +400,11 @@ fn what_breaks_a_client_is_found() {
     let fewer = json!({ "type": "string", "enum": ["a"] });
     let larger = json!({ "type": "integer", "format": "uint64", "minimum": 1 });
     let other = json!({ "type": "integer", "format": "uint32", "minimum": 0 });
+    let mut closed = full();
+    closed["additionalProperties"] = json!(false);
+    let long = json!({ "type": "string", "minLength": 1 });
+    let short = json!({ "type": "string", "maxLength": 9 });
+    let steps = json!({ "type": "integer", "format": "uint64", "minimum": 0, "multipleOf": 2 });
     let answers = [
         (without("n"), "n is gone"),
         (object(fields(), &[]), "t may be absent now"),
@@ -362,9 +421,20 @@ fn what_breaks_a_client_is_found() {
         (with("t", fewer), "t takes fewer values"),
         (with("n", larger), "n takes a smaller range"),
         (object(fields(), &["t", "n"]), "n is required now"),
+        (closed, " takes no other fields now"),
+        (with("t", long), "t takes a smaller range"),
+        (with("t", short), "t takes a smaller range"),
+        (with("n", steps), "n: multipleOf was null and is 2"),
     ];
     let answers = answers.map(|(new, what)| (small(full(), new), format!("answer 200.{what}")));
-    let takes = takes.map(|(new, what)| (small(new, full()), format!("body.{what}")));
+    let takes = takes.map(|(new, what)| {
+        let at = if what.starts_with(' ') {
+            "body"
+        } else {
+            "body."
+        };
+        (small(new, full()), format!("{at}{what}"))
+    });
     for (new, what) in answers.into_iter().chain(takes) {
         let found = broken(&old, &new);
         let is_it = found.len() == 1 && found[0].contains(&what);

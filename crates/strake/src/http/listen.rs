@@ -9,9 +9,7 @@
 //! as its client wants.
 
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -20,15 +18,16 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::Request;
-use hyper::body::{Bytes, Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::UnixListener;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 
 use crate::common::errors::{Code, Failure};
+use crate::common::places::{self, Busy, Idle};
 
 /// Connections at once. A client beyond these waits until one ends.
 const CONNECTIONS_MAX: usize = 128;
@@ -43,67 +42,6 @@ const BODY_PATIENCE: Duration = Duration::from_secs(5);
 const BODY_BYTES_MAX: usize = 2 << 20;
 /// How long nothing is accepted after that failed: no descriptor is left, most likely.
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// Connections of which no whole request is being answered, the longest such first.
-#[derive(Clone, Debug, Default)]
-struct Idle(Arc<Mutex<Vec<Arc<Notify>>>>);
-
-impl Idle {
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Notify>>> {
-        self.0.lock().expect("no holder of the list panics")
-    }
-    /// This one is idle from now on.
-    fn insert(&self, connection: &Arc<Notify>) {
-        self.lock().push(Arc::clone(connection));
-    }
-    /// This one is not.
-    fn remove(&self, connection: &Arc<Notify>) {
-        self.lock().retain(|other| !Arc::ptr_eq(other, connection));
-    }
-    /// Closes the one that has been idle longest.
-    fn close_one(&self) {
-        let mut idle = self.lock();
-        if !idle.is_empty() {
-            idle.remove(0).notify_one();
-        }
-    }
-}
-
-/// A request of a connection is being answered as long as this lives.
-#[derive(Debug)]
-struct Busy {
-    idle: Idle,
-    connection: Arc<Notify>,
-}
-
-impl Busy {
-    fn new(idle: &Idle, connection: &Arc<Notify>) -> Busy {
-        idle.remove(connection);
-        Busy {
-            idle: idle.clone(),
-            connection: Arc::clone(connection),
-        }
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.idle.insert(&self.connection);
-    }
-}
-
-/// A place for one more connection: idle ones are closed for it.
-async fn place(places: &Arc<Semaphore>, idle: &Idle) -> OwnedSemaphorePermit {
-    loop {
-        let free = Arc::clone(places).acquire_owned();
-        if let Ok(place) = tokio::time::timeout(Duration::from_millis(1), free).await {
-            return place.expect("nobody closes it");
-        }
-        idle.close_one();
-        // One that is closed lets go at once; where all are busy, one may become idle.
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
 
 /// Serves until it is dropped.
 pub(crate) async fn serve(listener: UnixListener, app: Router) {
@@ -123,7 +61,7 @@ pub(crate) async fn serve(listener: UnixListener, app: Router) {
             }
         };
         told = false;
-        let place = place(&places, &idle).await;
+        let place = places::place(&places, &idle).await;
         let (app, idle) = (app.clone(), idle.clone());
         tokio::spawn(async move {
             let end = Arc::new(Notify::new());
@@ -183,32 +121,7 @@ async fn answer(
         Ok(answer) => answer,
         Err(never) => match never {},
     };
-    answer.map(|body| Body::new(Sending { body, _busy: busy }))
-}
-
-/// The body of an answer: the connection is busy until all of it is sent.
-#[derive(Debug)]
-struct Sending {
-    body: Body,
-    _busy: Busy,
-}
-
-impl hyper::body::Body for Sending {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+    answer.map(|body| busy.until_sent(body))
 }
 
 /// What is left of the body is not read.

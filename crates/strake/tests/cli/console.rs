@@ -16,6 +16,8 @@ struct Console {
     child: Child,
     out: BufReader<ChildStdout>,
     port: u16,
+    /// The path below which all is served, without the last `/`.
+    root: String,
     token: String,
 }
 
@@ -38,22 +40,36 @@ impl Console {
         let said: Value = serde_json::from_str(&line).expect("JSON");
         let url = said["url"].as_str().expect("a link");
         let rest = url.strip_prefix("http://127.0.0.1:").expect("the loopback");
-        let (port, token) = rest.split_once("/?token=").expect("a token");
+        let (place, token) = rest.split_once("/?token=").expect("a token");
         assert_eq!(token.len(), 64);
+        let (port, root) = place.split_once('/').expect("a path");
+        assert_eq!(root.len(), 32, "{url}");
         Console {
             child,
             out,
             port: port.parse().expect("a port"),
+            root: format!("/{root}"),
             token: token.to_owned(),
         }
     }
 
-    /// A connection with a request whose answer was not read.
+    /// A connection with a request, below the path of the page, whose answer was not read.
     fn asks(&self, method: &str, path: &str, headers: &[&str], body: &str) -> TcpStream {
+        self.asks_at(&self.root, method, path, headers, body)
+    }
+
+    fn asks_at(
+        &self,
+        root: &str,
+        method: &str,
+        path: &str,
+        headers: &[&str],
+        body: &str,
+    ) -> TcpStream {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
         let patience = Some(Duration::from_secs(60));
         stream.set_read_timeout(patience).expect("works");
-        let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+        let mut head = format!("{method} {root}{path} HTTP/1.1\r\nconnection: close\r\n");
         if !headers.iter().any(|header| header.starts_with("host:")) {
             head += &format!("host: 127.0.0.1:{}\r\n", self.port);
         }
@@ -68,7 +84,10 @@ impl Console {
 
     /// Head and body of an answer.
     fn ask(&self, method: &str, path: &str, headers: &[&str], body: &str) -> (String, String) {
-        let mut stream = self.asks(method, path, headers, body);
+        Console::answer(self.asks(method, path, headers, body))
+    }
+
+    fn answer(mut stream: TcpStream) -> (String, String) {
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("answers");
         let (head, body) = text.split_once("\r\n\r\n").expect("a head");
@@ -83,11 +102,14 @@ impl Console {
     fn enter(&self) -> String {
         let (head, _) = self.get(&format!("/?token={}", self.token), PAGE);
         assert!(head.starts_with("http/1.1 303"), "{head}");
-        assert!(head.contains("\nlocation: /\r"), "{head}");
+        let location = format!("\nlocation: {}/\r", self.root);
+        assert!(head.contains(&location), "{head}");
         assert!(!head.contains(&self.token), "{head}");
         let cookie = head.lines().find_map(|l| l.strip_prefix("set-cookie: "));
         let cookie = cookie.expect("a cookie");
-        for part in ["httponly", "samesite=strict", "path=/"] {
+        // Servers of other users at other ports of this host do not get it.
+        let path = format!("path={}/;", self.root);
+        for part in ["httponly", "samesite=strict", &path] {
             assert!(cookie.contains(part), "{cookie}");
         }
         format!("cookie: {}", cookie.split(';').next().expect("a value"))
@@ -163,6 +185,11 @@ fn a_link_opens_the_page_in_one_browser_once() {
     assert!(head.starts_with("http/1.1 401"), "{head}");
     assert!(head.contains("content-type: text/html"), "{head}");
     assert!(body.contains("strake console again"), "{body}");
+    // The cookie is of no use elsewhere: a server that got it would have to know the path as well.
+    for path in ["/", "/v1/arrays", &link] {
+        let answer = Console::answer(console.asks_at("", "GET", path, &[&cookie], ""));
+        refused(&answer, 401, "no-session");
+    }
     let forged = cookie.replacen('=', "=0", 1);
     refused(&console.get("/", &[&forged]), 401, "no-session");
     // A second console has a session of its own.
@@ -199,7 +226,7 @@ fn requests_of_other_pages_and_for_other_names_are_refused() {
         refused(&answer, 403, "foreign-request");
     }
     refused(&with("sec-fetch-site: cross-site"), 403, "foreign-request");
-    // A page of another port of this host gets the cookie sent along.
+    // Pages of other ports of this host are of the same site.
     refused(&with("sec-fetch-site: same-site"), 403, "foreign-request");
     refused(&with("origin: http://127.0.0.1:1"), 403, "foreign-request");
     refused(&with("origin: null"), 403, "foreign-request");
@@ -286,6 +313,22 @@ fn what_the_page_asks_goes_to_the_daemon_and_back() {
 }
 
 #[test]
+fn a_daemon_that_hangs_is_noticed() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let console = Console::start(&rig, &[]);
+    let cookie = console.enter();
+    let daemon = i32::try_from(rig.daemon_pid()).expect("a pid");
+    let daemon = rustix::process::Pid::from_raw(daemon).expect("a pid");
+    let signal = |signal| rustix::process::kill_process(daemon, signal).expect("sent");
+    signal(rustix::process::Signal::STOP);
+    // Within the read timeout of this client, 60 s.
+    let answer = console.get("/v1/arrays", &[&cookie]);
+    signal(rustix::process::Signal::CONT);
+    refused(&answer, 504, "daemon-silent");
+}
+
+#[test]
 fn a_port_that_is_taken_is_named_with_a_way_on() {
     let rig = Rig::new();
     let taken = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
@@ -300,6 +343,21 @@ fn a_port_that_is_taken_is_named_with_a_way_on() {
     drop(taken);
     let console = Console::start(&rig, &["--port", &port]);
     assert_eq!(console.port.to_string(), port);
+}
+
+#[test]
+fn clients_that_say_nothing_keep_no_page_out() {
+    let rig = Rig::new();
+    let console = Console::start(&rig, &[]);
+    let cookie = console.enter();
+    let connect = |_| TcpStream::connect(("127.0.0.1", console.port)).expect("it listens");
+    let silent: Vec<TcpStream> = (0..80).map(connect).collect();
+    let begun = Instant::now();
+    let (head, _) = console.get("/", &[&cookie]);
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    // Less than they may take for the head of a request, 15 s.
+    assert!(begun.elapsed() < Duration::from_secs(12), "{begun:?}");
+    drop(silent);
 }
 
 #[test]

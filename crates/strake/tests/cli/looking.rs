@@ -291,3 +291,31 @@ fn doctor_finds_what_an_array_lacks_and_nothing_when_it_has_it() {
     assert_eq!(json["daemon"], false);
     assert_eq!(json["unchecked"][0]["check"], "daemon", "{json}");
 }
+
+#[test]
+fn a_drive_with_two_names_is_told_once_as_what_it_is_used_for() {
+    let mut rig = Rig::new();
+    std::fs::create_dir(rig.path("drives")).expect("works");
+    let files = rig.files_called("drives/d", 3);
+    let link = rig.path("link");
+    std::os::unix::fs::symlink(&files[0], &link).expect("works");
+    rig.start_daemon_with(&["--scan", &rig.path("drives")]);
+    let members = [link.clone(), files[1].clone()];
+    rig.create("data", "1", &["--export", "none"], &members)
+        .ok();
+    let answer = rig.ask("GET", "/v1/drives");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+    let drives: Vec<Value> = serde_json::from_str(body).expect("JSON");
+    let told = |drive: &Value| {
+        let text = |field: &str| drive[field].as_str().expect("a text").to_owned();
+        (text("device"), text("use"), drive["slot"].as_u64())
+    };
+    let told: Vec<_> = drives.iter().map(told).collect();
+    let [_, second, free] = <[String; 3]>::try_from(files).expect("three");
+    let expected = [
+        (link, "member".to_owned(), Some(0)),
+        (second, "member".to_owned(), Some(1)),
+        (free, "free".to_owned(), None),
+    ];
+    assert_eq!(told, expected, "{body}");
+}

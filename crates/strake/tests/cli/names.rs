@@ -185,3 +185,24 @@ fn a_name_whose_array_is_gone_is_taken_over_by_word_and_by_a_new_array() {
     rig.until_state("data", "optimal");
     assert_eq!(rig.show("data")["uuid"], uuid);
 }
+
+#[test]
+fn what_is_asked_by_a_uuid_is_told_by_the_name() {
+    let mut rig = Rig::new();
+    let both = Both::new(&mut rig);
+    both.start(&mut rig);
+    let own = both.own.as_str().expect("a uuid");
+    for asked in [
+        &["set", own, "rebuild_priority=7"][..],
+        &["scrub", own, "start"],
+        &["fail", own, "1"],
+        &["add", own, &rig.file("more", 64 << 20)],
+        &["stop", own],
+        &["destroy", &both.other, "--yes"],
+    ] {
+        let done = rig.run(asked).ok().json();
+        assert_eq!(done["array"], "data", "{asked:?}: {done}");
+    }
+    let destroyed = rig.events().into_iter().find(|e| e["event"] == "destroyed");
+    assert_eq!(destroyed.expect("it is told")["array"], "data");
+}

@@ -37,16 +37,24 @@ const TO_PAGE: [HeaderName; 3] = [ALLOW, CONTENT_TYPE, RETRY_AFTER];
 /// The status of an answer that is not the daemon's, and why.
 type Refusal = (StatusCode, Failure);
 
-pub(super) async fn pass_on(socket: &Path, request: Request<Incoming>) -> Response<Body> {
-    match passed_on(socket, request).await {
+/// Asks the daemon what a request asks for, `path` with its query.
+pub(super) async fn pass_on(
+    socket: &Path,
+    path: &str,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    match passed_on(socket, path, request).await {
         Ok(answer) => answer,
         Err((status, failure)) => page::said(status, &failure),
     }
 }
 
-async fn passed_on(socket: &Path, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
+async fn passed_on(
+    socket: &Path,
+    path: &str,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Refusal> {
     let (head, body) = request.into_parts();
-    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     let mut passed = Request::builder()
         .method(&head.method)
         .uri(path)
@@ -65,12 +73,10 @@ async fn passed_on(socket: &Path, request: Request<Incoming>) -> Result<Response
                 Failure::new(Code::BadRequest, found),
             )
         })?;
-    let answer = ask(socket, passed);
-    let answer = tokio::time::timeout(client::ANSWER_PATIENCE, answer);
-    let answer = answer.await.map_err(|_| {
-        let silent = client::silent("answer", client::ANSWER_PATIENCE);
-        (StatusCode::GATEWAY_TIMEOUT, silent)
-    })??;
+    let answer = tokio::select! {
+        answer = ask(socket, passed) => answer?,
+        silent = client::until_silent(socket) => return Err((StatusCode::GATEWAY_TIMEOUT, silent)),
+    };
     let (head, body) = answer.into_parts();
     let mut answer = Response::new(Body::new(body));
     *answer.status_mut() = head.status;

@@ -1,7 +1,8 @@
 //! `strake console`: the page of the arrays, served on the loopback to the browser of this user.
 //!
-//! Order of a request: the name that it asks for (`guard`) → a link's token, or a session
-//! (`session`) → a file of the page, or the daemon's socket (`daemon`).
+//! Order of a request: the name that it asks for (`guard`) → the path below which all is served →
+//! a link's token, or a session (`session`) → a file of the page, or the daemon's socket
+//! (`daemon`).
 //!
 //! Invariants: it listens at 127.0.0.1 alone; nothing but a link's token is answered without a
 //! session; a token or a session is never printed twice and never logged. What the page may do is
@@ -29,16 +30,18 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::cli::args::console::ConsoleArgs;
 use crate::cli::{Context, DONE, Ended};
 use crate::commands::console::guard::Head;
-use crate::commands::console::session::Sessions;
+use crate::commands::console::session::{OfSession, Sessions};
 use crate::common::errors::{Code, Failure};
+use crate::common::places::{self, Busy, Idle};
 use crate::common::process;
 
-/// Connections at once: a browser has a few for each page. A client beyond these waits.
+/// Connections at once: a browser has a few for each page. For a client beyond these, the one that
+/// has been idle longest is closed.
 const CONNECTIONS_MAX: usize = 64;
 /// How long a client may take for the head of a request, and be idle between two.
 const HEAD_PATIENCE: Duration = Duration::from_secs(15);
@@ -50,6 +53,12 @@ const PAUSE: Duration = Duration::from_millis(200);
 struct Console {
     sessions: Sessions,
     socket: PathBuf,
+}
+
+impl AsRef<Sessions> for Console {
+    fn as_ref(&self) -> &Sessions {
+        &self.sessions
+    }
 }
 
 /// What `strake console` prints.
@@ -69,8 +78,9 @@ pub(crate) fn run(context: &Context, args: &ConsoleArgs) -> Ended {
         let port = listener.local_addr().map_err(|e| unheard(asked, &e))?;
         let port = port.port();
         let (sessions, token) = Sessions::new(port, args.expires)?;
+        let root = sessions.root();
         let opened = Opened {
-            url: format!("http://127.0.0.1:{port}/?token={token}"),
+            url: format!("http://127.0.0.1:{port}{root}?token={token}"),
             expires_s: args.expires.as_secs(),
         };
         context.say(&opened, |opened| {
@@ -117,76 +127,98 @@ fn unheard(port: u16, error: &io::Error) -> Failure {
 
 async fn accept(console: Arc<Console>, listener: &TcpListener) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let idle = Idle::default();
     loop {
-        let place = Arc::clone(&places).acquire_owned().await;
-        let place = place.expect("the semaphore is never closed");
         let Ok((stream, _)) = listener.accept().await else {
+            idle.close_one();
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let console = Arc::clone(&console);
+        let place = places::place(&places, &idle).await;
+        let (console, idle) = (Arc::clone(&console), idle.clone());
         tokio::spawn(async move {
-            connection(console, stream).await;
+            connection(console, &idle, stream).await;
             drop(place);
         });
     }
 }
 
-async fn connection(console: Arc<Console>, stream: TcpStream) {
+async fn connection(console: Arc<Console>, idle: &Idle, stream: TcpStream) {
+    let end = Arc::new(Notify::new());
+    idle.insert(&end);
     let answers = service_fn(|request: Request<Incoming>| {
-        let console = Arc::clone(&console);
-        async move { Ok::<_, Infallible>(guard::sealed(answer(&console, request).await)) }
+        let (console, busy) = (Arc::clone(&console), Busy::new(idle, &end));
+        async move {
+            let answer = guard::sealed(answer(&console, request).await);
+            Ok::<_, Infallible>(answer.map(|body| busy.until_sent(body)))
+        }
     });
-    // How it ends concerns its client alone.
-    let _ = http1::Builder::new()
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
-        .serve_connection(TokioIo::new(stream), answers)
-        .await;
+        .serve_connection(TokioIo::new(stream), answers);
+    tokio::select! {
+        // How it ends concerns its client alone.
+        _ = connection => {}
+        () = end.notified() => {}
+    }
+    idle.remove(&end);
 }
 
-async fn answer(console: &Console, request: Request<Incoming>) -> Response<Body> {
+async fn answer(console: &Arc<Console>, request: Request<Incoming>) -> Response<Body> {
     let head = Head::of(&request);
     if let Err(failure) = head.names_this_machine() {
         return guard::refused(StatusCode::FORBIDDEN, &failure, &head);
     }
-    let (method, path) = (request.method(), request.uri().path());
-    let is_known = head.cookies().any(|cookie| console.sessions.knows(cookie));
+    let stranger = || {
+        let failure = Failure::new(Code::NoSession, "the request belongs to no open session");
+        guard::refused(StatusCode::UNAUTHORIZED, &failure, &head)
+    };
+    let sessions = &console.sessions;
+    let method = request.method();
+    let Some(path) = sessions.within(request.uri().path()) else {
+        return stranger();
+    };
+    let is_known = head.cookies().any(|cookie| sessions.knows(cookie));
     if let Some(token) = head
         .token()
         .filter(|_| path == "/" && *method == Method::GET)
     {
         // A browser that has used the link opens it again.
         if is_known {
-            return entered(None);
+            return entered(&sessions.root(), None);
         }
-        return match console.sessions.open(token) {
-            Ok(cookie) => entered(Some(&cookie)),
+        return match sessions.open(token) {
+            Ok(cookie) => entered(&sessions.root(), Some(&cookie)),
             Err(failure) => guard::refused(StatusCode::UNAUTHORIZED, &failure, &head),
         };
     }
     if !is_known {
-        let failure = Failure::new(Code::NoSession, "the request belongs to no open session");
-        return guard::refused(StatusCode::UNAUTHORIZED, &failure, &head);
+        return stranger();
     }
     if !path.starts_with("/v1/") {
         return page::file(method, path);
     }
-    match head.comes_from_the_page(method) {
-        Ok(()) => daemon::pass_on(&console.socket, request).await,
-        Err(failure) => guard::refused(StatusCode::FORBIDDEN, &failure, &head),
+    if let Err(failure) = head.comes_from_the_page(method) {
+        return guard::refused(StatusCode::FORBIDDEN, &failure, &head);
     }
+    let query = request.uri().query().map(|query| format!("?{query}"));
+    let target = format!("{path}{}", query.unwrap_or_default());
+    let answer = daemon::pass_on(&console.socket, &target, request).await;
+    // What a page follows ends with its session.
+    answer.map(|body| Body::new(OfSession::new(console, body)))
 }
 
 /// Sends the browser to the page, with the cookie of its session. The address that it shows then
 /// has no token.
-fn entered(cookie: Option<&str>) -> Response<Body> {
+fn entered(root: &str, cookie: Option<&str>) -> Response<Body> {
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = StatusCode::SEE_OTHER;
     let headers = answer.headers_mut();
-    headers.insert(LOCATION, HeaderValue::from_static("/"));
-    if let Some(cookie) = cookie.and_then(|cookie| HeaderValue::from_str(cookie).ok()) {
-        headers.insert(SET_COOKIE, cookie);
+    for (name, value) in [(LOCATION, Some(root)), (SET_COOKIE, cookie)] {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(name, value);
+        }
     }
     answer
 }

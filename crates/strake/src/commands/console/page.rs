@@ -43,7 +43,7 @@ pub(super) fn file(method: &Method, path: &str) -> Response<Body> {
     }
     let Some(file) = Bundle::get(name) else {
         let found = format!("the page has no file '{name}'");
-        let failure = Failure::new(Code::NoRoute, found).cure("open /");
+        let failure = Failure::new(Code::NoRoute, found).cure("open the page without it");
         return said(StatusCode::NOT_FOUND, &failure);
     };
     let end = name.rsplit_once('.').map_or("", |(_, end)| end);

@@ -1,15 +1,22 @@
-//! The link's token, and the session that it is traded for.
+//! The link's token, the session that it is traded for, and the path below which both are valid.
 //!
 //! Invariants: a token opens one session, once, and within its life; a session ends [`IDLE`] after
 //! its last request and [`LIFE`] after it was opened; both are 256 random bits, compared in
-//! constant time. Deliberately absent: sessions that outlive the process.
+//! constant time. A browser sends the cookies of a host to all ports of it, and so to the servers
+//! of other users: the cookie is bound to a path of 128 random bits, which no other server knows.
+//! What a session follows ends with it. Deliberately absent: sessions that outlive the process.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use axum::body::Body;
+use hyper::body::{Bytes, Frame, SizeHint};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use subtle::ConstantTimeEq as _;
+use tokio::time::Sleep;
 
 use crate::common::errors::{Code, Failure};
 
@@ -18,7 +25,7 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// And each ends so long after it was opened.
 const LIFE: Duration = Duration::from_secs(12 * 3600);
 
-/// 256 random bits, as text that fits in a link and in a cookie.
+/// Random bits, as text that fits in a link and in a cookie.
 struct Secret(String);
 
 impl fmt::Debug for Secret {
@@ -28,8 +35,8 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    fn new() -> Result<Secret, Failure> {
-        let mut bits = [0; 32];
+    fn new<const BYTES: usize>() -> Result<Secret, Failure> {
+        let mut bits = [0; BYTES];
         SystemRandom::new().fill(&mut bits).map_err(|_| {
             let found = "the kernel gives no random numbers";
             Failure::new(Code::Io, found).cure("look whether getrandom or /dev/urandom is blocked")
@@ -48,7 +55,11 @@ impl Secret {
 pub(super) struct Sessions {
     /// Cookies of one host are those of all its ports: the name says which.
     cookie: String,
+    /// The first part of the path of all that is served.
+    place: Secret,
     token_life: Duration,
+    idle: Duration,
+    life: Duration,
     inner: Mutex<Inner>,
 }
 
@@ -67,10 +78,20 @@ struct Session {
     seen: Instant,
 }
 
+impl Session {
+    /// How long it stays open if nothing is asked.
+    fn left(&self, of: &Sessions, now: Instant) -> Duration {
+        let left = |from: Instant, most: Duration| {
+            most.saturating_sub(now.saturating_duration_since(from))
+        };
+        left(self.opened, of.life).min(left(self.seen, of.idle))
+    }
+}
+
 impl Sessions {
     /// With the token of the link, which is valid for so long.
     pub(super) fn new(port: u16, token_life: Duration) -> Result<(Sessions, String), Failure> {
-        let token = Secret::new()?;
+        let token = Secret::new::<32>()?;
         let text = token.0.clone();
         let inner = Inner {
             token,
@@ -79,7 +100,10 @@ impl Sessions {
         };
         let sessions = Sessions {
             cookie: format!("strake-console-{port}"),
+            place: Secret::new::<16>()?,
             token_life,
+            idle: IDLE,
+            life: LIFE,
             inner: Mutex::new(inner),
         };
         Ok((sessions, text))
@@ -87,6 +111,18 @@ impl Sessions {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().expect("no holder of the sessions panics")
+    }
+
+    /// The path of the page: all that is served is below it.
+    pub(super) fn root(&self) -> String {
+        format!("/{}/", self.place.0)
+    }
+
+    /// What a path asks for below that of the page, from `/` on.
+    pub(super) fn within<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let rest = path.strip_prefix('/')?;
+        let end = rest.find('/')?;
+        self.place.is(&rest[..end]).then_some(&rest[end..])
     }
 
     /// Trades the token for a session: the value of `Set-Cookie`.
@@ -111,12 +147,13 @@ impl Sessions {
                 self.token_life.as_secs()
             ));
         }
-        let secret = Secret::new()?;
+        let secret = Secret::new::<32>()?;
         let cookie = format!(
-            "{}={}; Path=/; Max-Age={}; HttpOnly; SameSite=Strict",
+            "{}={}; Path={}; Max-Age={}; HttpOnly; SameSite=Strict",
             self.cookie,
             secret.0,
-            LIFE.as_secs()
+            self.root(),
+            self.life.as_secs()
         );
         inner.session = Some(Session {
             secret,
@@ -124,6 +161,13 @@ impl Sessions {
             seen: now,
         });
         Ok(cookie)
+    }
+
+    /// How long the session stays open if nothing is asked; zero where it is over.
+    fn left(&self) -> Duration {
+        let inner = self.lock();
+        let session = inner.session.as_ref();
+        session.map_or(Duration::ZERO, |session| session.left(self, Instant::now()))
     }
 
     /// Whether a cookie, `name=value`, is that of the open session, which is not idle then.
@@ -139,8 +183,7 @@ impl Sessions {
         let Some(session) = inner.session.as_mut().filter(|_| name == self.cookie) else {
             return false;
         };
-        let is_open = now.saturating_duration_since(session.opened) < LIFE
-            && now.saturating_duration_since(session.seen) < IDLE;
+        let is_open = !session.left(self, now).is_zero();
         let is_it = session.secret.is(value);
         if is_it && is_open {
             session.seen = now;
@@ -149,8 +192,55 @@ impl Sessions {
     }
 }
 
+/// A body that ends with the session, at the latest.
+pub(super) struct OfSession<S> {
+    sessions: Arc<S>,
+    body: Body,
+    /// Until then there is a session.
+    until: Pin<Box<Sleep>>,
+}
+
+impl<S: AsRef<Sessions>> OfSession<S> {
+    pub(super) fn new(sessions: &Arc<S>, body: Body) -> OfSession<S> {
+        OfSession {
+            until: Box::pin(tokio::time::sleep(sessions.as_ref().as_ref().left())),
+            sessions: Arc::clone(sessions),
+            body,
+        }
+    }
+}
+
+impl<S: AsRef<Sessions>> hyper::body::Body for OfSession<S> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        while self.until.as_mut().poll(context).is_ready() {
+            let left = self.sessions.as_ref().as_ref().left();
+            if left.is_zero() {
+                return Poll::Ready(None);
+            }
+            self.until
+                .as_mut()
+                .reset(tokio::time::Instant::now() + left);
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt as _;
+
     use super::*;
 
     const TOKEN_LIFE: Duration = Duration::from_secs(300);
@@ -178,13 +268,37 @@ mod tests {
             "{failure:?}"
         );
         let cookie = sessions.open_at(&token, begun).expect("a session");
-        for part in ["strake-console-4711=", "; HttpOnly", "; SameSite=Strict"] {
+        let path = format!("; Path={};", sessions.root());
+        let parts = ["strake-console-4711=", "; HttpOnly", "; SameSite=Strict"];
+        for part in parts.iter().chain(&[path.as_str()]) {
             assert!(cookie.contains(part), "{cookie}");
         }
         assert!(!cookie.contains(&token));
         let failure = sessions.open_at(&token, begun).expect_err("used");
         assert!(failure.found.contains("used already"), "{failure:?}");
         assert!(!format!("{sessions:?}").contains(&token));
+    }
+
+    #[test]
+    fn nothing_is_served_but_below_a_path_that_nobody_else_knows() {
+        let (sessions, _) = Sessions::new(4711, TOKEN_LIFE).expect("random numbers");
+        let root = sessions.root();
+        assert_eq!(root.len(), 34, "{root}");
+        let (other, _) = Sessions::new(4711, TOKEN_LIFE).expect("random numbers");
+        assert_ne!(other.root(), root);
+        assert_eq!(sessions.within(&root), Some("/"));
+        assert_eq!(sessions.within(&format!("{root}v1/x")), Some("/v1/x"));
+        for elsewhere in [
+            "",
+            "/",
+            "//",
+            "/v1/x",
+            &root[..33],
+            &other.root(),
+            &root[1..],
+        ] {
+            assert_eq!(sessions.within(elsewhere), None, "{elsewhere}");
+        }
     }
 
     #[test]
@@ -203,5 +317,47 @@ mod tests {
             assert_eq!(known, hour < 24, "{hour}");
         }
         assert!(!sessions.knows_at(&cookie, at(12 * 60)));
+    }
+
+    /// A body of which nothing comes.
+    struct Silent;
+
+    impl hyper::body::Body for Silent {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            Poll::Pending
+        }
+    }
+
+    #[test]
+    fn what_is_followed_ends_with_the_session() {
+        struct Holder(Sessions);
+        impl AsRef<Sessions> for Holder {
+            fn as_ref(&self) -> &Sessions {
+                &self.0
+            }
+        }
+        let runtime = crate::common::process::runtime().expect("works");
+        runtime.block_on(async {
+            let begun = Instant::now();
+            let (mut sessions, cookie) = opened(begun);
+            sessions.idle = Duration::from_millis(300);
+            let holder = Arc::new(Holder(sessions));
+            let mut followed = OfSession::new(&holder, Body::new(Silent));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let seen = Instant::now();
+            // What is asked meanwhile keeps the session open, and so the stream.
+            let kept = holder.0.knows(&cookie);
+            let end = tokio::time::timeout(Duration::from_secs(60), followed.frame());
+            assert!(end.await.expect("it ends").is_none());
+            let least = if kept { seen } else { begun };
+            assert!(least.elapsed() >= Duration::from_millis(300));
+            assert!(!holder.0.knows(&cookie));
+        });
     }
 }

@@ -1,9 +1,11 @@
 //! The drives that the daemon sees, and what each is used for.
 //!
 //! Invariants: nothing is written; a device that does not answer is not waited for, and is left
-//! out unless an array has it. What an array or a pool has is known from there; only other devices
-//! are checked as new members are. Deliberately absent: how drives wear (`upkeep`).
+//! out unless an array has it; a device with several names is told once. What an array or a pool
+//! has is known from there; only other devices are checked as new members are. Deliberately absent:
+//! how drives wear (`upkeep`).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use strake_runtime::{Device, OpenMode};
@@ -11,7 +13,7 @@ use strake_runtime::{Device, OpenMode};
 use crate::api::{ArrayJson, DriveJson, MemberJson, PoolJson};
 use crate::common::errors::Failure;
 use crate::daemon::service::Service;
-use crate::drives::machine::sysfs;
+use crate::drives::machine::sysfs::{self, Identity};
 use crate::drives::safety::Permit;
 use crate::drives::{pool, safety};
 
@@ -21,20 +23,17 @@ impl Service {
         let mut used: Vec<DriveJson> = self.show().iter().flat_map(of_array).collect();
         used.extend(self.pools().show().iter().flat_map(of_pool));
         let mut paths = self.paths();
-        for drive in &used {
-            let path = PathBuf::from(&drive.device);
-            if !paths.contains(&path) {
-                paths.push(path);
-            }
-        }
-        let known: Vec<String> = used.iter().map(|drive| drive.device.clone()).collect();
+        paths.extend(used.iter().map(|drive| PathBuf::from(&drive.device)));
+        let paths = once_each(paths);
+        let known: BTreeSet<Named> = used.iter().map(|drive| named(&drive.device)).collect();
         let found = self.looks().each(&paths, move |path| {
-            let is_used = known.iter().any(|device| Path::new(device) == path);
+            let is_used = known.contains(&named(path));
             look(path, is_used)
         });
         let mut drives: Vec<DriveJson> = Vec::new();
         for drive in found {
-            let at = used.iter().position(|used| used.device == drive.device);
+            let name = named(&drive.device);
+            let at = used.iter().position(|used| named(&used.device) == name);
             drives.push(match at {
                 None => drive,
                 Some(at) => DriveJson {
@@ -50,6 +49,21 @@ impl Service {
         drives.append(&mut used);
         drives
     }
+}
+
+/// A device, whatever its path is called; by the path where nothing is there.
+type Named = Result<Identity, PathBuf>;
+
+fn named(path: impl AsRef<Path>) -> Named {
+    let path = path.as_ref();
+    sysfs::identity(path).map_err(|_| path.to_owned())
+}
+
+/// Paths, without further names of the same devices.
+fn once_each(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut seen = BTreeSet::new();
+    let is_new = |path: &PathBuf| seen.insert(named(path));
+    paths.into_iter().filter(is_new).collect()
 }
 
 /// What a device is by itself; whether an array could take it, where it is not used.

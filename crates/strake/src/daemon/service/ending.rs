@@ -41,8 +41,14 @@ impl Service {
             if !dry_run {
                 locked(&self.stopped).insert(found.uuid);
             }
-            return Ok(outcome(name, false, "it was stopped already"));
+            return Ok(outcome(
+                found.name().as_str(),
+                false,
+                "it was stopped already",
+            ));
         };
+        let name = running.name();
+        let name = name.as_str();
         running.not_in_use()?;
         if dry_run {
             return Ok(outcome(name, false, "would stop"));

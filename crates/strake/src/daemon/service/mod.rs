@@ -492,6 +492,7 @@ impl Service {
             return Err(Failure::new(Code::ArrayInUse, format!("{name} is running")).cure(cure));
         }
         let found = find::pick(self.scan(&[]), name)?;
+        let name = found.name().as_str();
         running::not_left_in_use(&self.dir, found.uuid)?;
         let what = destroy::found(&found, dry_run)?;
         if dry_run {
@@ -530,7 +531,7 @@ impl Service {
             Ok(format!("would take {member} ({shown}) out of service"))
         };
         let done = format!("{member} is out of service");
-        carry_out(&running, name, command, request.dry_run, would, &done)
+        carry_out(&running, command, request.dry_run, would, &done)
     }
 
     /// Forgets a member or spare.
@@ -551,13 +552,15 @@ impl Service {
             ))
         };
         let done = format!("{member} removed");
-        carry_out(&running, name, command, request.dry_run, would, &done)
+        carry_out(&running, command, request.dry_run, would, &done)
     }
 
     /// Adds a spare, or replaces a member where the request names one.
     pub(crate) fn add(&self, name: &str, request: DeviceRequest) -> Result<OutcomeJson, Failure> {
         let _change = self.change(name)?;
         let running = self.running(name)?;
+        let name = running.name();
+        let name = name.as_str();
         let device = request
             .device
             .as_deref()
@@ -664,6 +667,8 @@ impl Service {
         }
         let _change = self.change(name)?;
         let running = self.running(name)?;
+        let name = running.name();
+        let name = name.as_str();
         let (command, word) = match (kind, action) {
             (Job::Rebuild, "start") => (Command::StartRebuild, "rebuild"),
             (Job::Rebuild, "stop") => (Command::StopRebuild, "rebuild"),
@@ -730,17 +735,17 @@ impl Service {
 /// Carries a command out; a dry run asks whether it may be, and says what it would do.
 fn carry_out(
     running: &Running,
-    name: &str,
     command: Command,
     dry_run: bool,
     would: impl FnOnce() -> Result<String, Failure>,
     done: &str,
 ) -> Result<OutcomeJson, Failure> {
+    let name = running.name();
     if dry_run {
         running.preflight(command)?;
-        return Ok(outcome(name, false, &would()?));
+        return Ok(outcome(name.as_str(), false, &would()?));
     }
-    Ok(outcome(name, running.command(command)?, done))
+    Ok(outcome(name.as_str(), running.command(command)?, done))
 }
 
 /// Why the start of a rebuild changed nothing.

@@ -64,6 +64,8 @@ impl Service {
         keys.push(POOLS.to_owned());
         let _change = self.changes.begin(keys)?;
         let running = self.running(name)?;
+        let name = running.name();
+        let name = name.as_str();
         let slot = slot_of(&running, member)?;
         let waits = |m: &&MemberStatus| m.state == MemberState::Spare && m.device.is_some();
         let status = running.status()?;

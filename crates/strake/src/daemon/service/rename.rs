@@ -110,7 +110,11 @@ impl Service {
             }
         };
         if old == new {
-            return Ok(outcome(name, false, &format!("it is called {new} already")));
+            return Ok(outcome(
+                old.as_str(),
+                false,
+                &format!("it is called {new} already"),
+            ));
         }
         let of_that_name = self.find_running(new.as_str());
         if of_that_name.is_some_and(|other| other.uuid != uuid) {
@@ -120,7 +124,11 @@ impl Service {
         check_free(&new, uuid, &all)?;
         found.as_ref().map_or(Ok(()), check_whole)?;
         if request.dry_run {
-            return Ok(outcome(name, false, &format!("would be called {new}")));
+            return Ok(outcome(
+                old.as_str(),
+                false,
+                &format!("would be called {new}"),
+            ));
         }
         let changed = match (&serving, &found) {
             (Some(running), _) => running.rename(&self.dir, &new)?,
@@ -134,6 +142,6 @@ impl Service {
             (None, None) => unreachable!("it runs, or it was found"),
         };
         let what = format!("is called {new} now");
-        Ok(outcome(name, changed == Changed::Yes, &what))
+        Ok(outcome(old.as_str(), changed == Changed::Yes, &what))
     }
 }

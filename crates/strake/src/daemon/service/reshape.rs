@@ -143,6 +143,8 @@ impl Service {
     pub(crate) fn grow(&self, name: &str, request: &GrowRequest) -> Result<OutcomeJson, Failure> {
         let _change = self.change(name)?;
         let running = self.running(name)?;
+        let name = running.name();
+        let name = name.as_str();
         running.with(|s| {
             s.await_releases();
             Ok(())
@@ -178,13 +180,15 @@ impl Service {
     ) -> Result<OutcomeJson, Failure> {
         let _change = self.change(name)?;
         let running = self.running(name)?;
+        let name = running.name();
+        let name = name.as_str();
         let now = running.status()?.superblock;
         let change = match restripe_action(name, &now, request)? {
             RestripeAction::Change(change) => change,
-            RestripeAction::Mirror => return mirror(&running, name, request.dry_run),
-            RestripeAction::Lower(fewer) => return lower(&running, name, fewer, request.dry_run),
+            RestripeAction::Mirror => return mirror(&running, request.dry_run),
+            RestripeAction::Lower(fewer) => return lower(&running, fewer, request.dry_run),
             RestripeAction::Halt(stop) => {
-                return self.halt_move(&running, name, stop, request.dry_run);
+                return halt_move(&running, stop, request.dry_run);
             }
         };
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
@@ -232,25 +236,19 @@ impl Service {
         let what = change.told(&now, request.devices.len());
         Ok(outcome(name, changed, &what).noted(&notes))
     }
+}
 
-    /// Data moves no further, or goes on.
-    fn halt_move(
-        &self,
-        running: &Running,
-        name: &str,
-        stop: bool,
-        dry_run: bool,
-    ) -> Result<OutcomeJson, Failure> {
-        let (command, what) = match stop {
-            true => (
-                Command::StopRestripe,
-                "data moves no further until it is continued",
-            ),
-            false => (Command::ContinueRestripe, "data goes on moving"),
-        };
-        let would = || Ok(format!("would do so: {what}"));
-        carry_out(running, name, command, dry_run, would, what)
-    }
+/// Data moves no further, or goes on.
+fn halt_move(running: &Running, stop: bool, dry_run: bool) -> Result<OutcomeJson, Failure> {
+    let (command, what) = match stop {
+        true => (
+            Command::StopRestripe,
+            "data moves no further until it is continued",
+        ),
+        false => (Command::ContinueRestripe, "data goes on moving"),
+    };
+    let would = || Ok(format!("would do so: {what}"));
+    carry_out(running, command, dry_run, would, what)
 }
 
 /// Whether the array would take devices like these; where its buffers are too few, with what limit
@@ -292,12 +290,7 @@ fn shape_notes(
 }
 
 /// Lets parities go: at once, or when data has moved to where it lies without them.
-fn lower(
-    running: &Running,
-    name: &str,
-    fewer: Fewer,
-    dry_run: bool,
-) -> Result<OutcomeJson, Failure> {
+fn lower(running: &Running, fewer: Fewer, dry_run: bool) -> Result<OutcomeJson, Failure> {
     let now = running.status()?.superblock;
     let spares = match fewer.parities {
         1 => "a spare".to_owned(),
@@ -323,15 +316,15 @@ fn lower(
         ),
         false => format!("level {wanted} from {was}, with {spares} more"),
     };
-    carry_out(running, name, command, dry_run, would, &done)
+    carry_out(running, command, dry_run, would, &done)
 }
 
 /// Calls an array the mirror that it is.
-fn mirror(running: &Running, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
+fn mirror(running: &Running, dry_run: bool) -> Result<OutcomeJson, Failure> {
     let was = running.status()?.superblock.level;
     let would = || Ok(format!("would become level 1 from {was}"));
     let done = format!("level 1 from {was}: its parities were copies");
-    carry_out(running, name, Command::Mirror, dry_run, would, &done)
+    carry_out(running, Command::Mirror, dry_run, would, &done)
 }
 
 /// What a request wants.

@@ -78,20 +78,20 @@ impl Service {
         if let Some(running) = &running {
             commands().try_for_each(|command| running.preflight(command))?;
         }
+        let array = self.superblock(name)?.name.to_string();
         let before = self.settings(name)?;
         let places = Wanted::of_settings(wanted);
         let mut changed = wanted.places() && self.place(name, places, dry_run)?;
         if dry_run {
-            return Ok(outcome(name, false, "would set it"));
+            return Ok(outcome(&array, false, "would set it"));
         }
         if let Some(running) = &running {
             for command in commands() {
                 changed |= running.command(command)?;
             }
         }
-        let array = self.superblock(name)?.name.to_string();
         let news = Happened::settings_changed(&array, &before, &self.settings(name)?);
         news.into_iter().for_each(|news| self.events.note(news));
-        Ok(outcome(name, changed, "set"))
+        Ok(outcome(&array, changed, "set"))
     }
 }

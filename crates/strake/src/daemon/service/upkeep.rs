@@ -135,7 +135,7 @@ impl Service {
         };
         let done =
             format!("errors, mismatches and retries of {members} are counted from zero again");
-        carry_out(&running, name, command, request.dry_run, would, &done)
+        carry_out(&running, command, request.dry_run, would, &done)
     }
 }
 
