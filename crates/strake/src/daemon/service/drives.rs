@@ -28,12 +28,12 @@ impl Service {
             }
         }
         let known: Vec<String> = used.iter().map(|drive| drive.device.clone()).collect();
-        let found = self.looks().each(&paths, move |path| {
+        let answers = self.looks().each(&paths, move |path| {
             let is_used = known.iter().any(|device| Path::new(device) == path);
             look(path, is_used)
         });
         let mut drives: Vec<DriveJson> = Vec::new();
-        for drive in found {
+        for drive in answers.found {
             let at = used.iter().position(|used| used.device == drive.device);
             drives.push(match at {
                 None => drive,
