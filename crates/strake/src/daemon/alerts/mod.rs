@@ -297,7 +297,7 @@ impl Teller {
         self.next = last.sequence + 1;
         for event in &events {
             self.push(&item_of(event));
-            if let Some(item) = self.conditions.follow(event) {
+            for item in self.conditions.follow(event) {
                 self.push(&item);
             }
             self.look_again |= event.array.is_some();
