@@ -467,8 +467,10 @@ pub(crate) fn is_unread(error: &DeviceError) -> bool {
             let gone = [Errno::NXIO, Errno::NODEV, Errno::NOMEDIUM, Errno::NOENT];
             !Errno::from_io_error(source).is_some_and(|errno| gone.contains(&errno))
         }
-        DeviceError::Permission(_) | DeviceError::Busy(_) | DeviceError::Newer { .. } => true,
-        DeviceError::NotFound(_)
+        DeviceError::Busy(_) | DeviceError::Newer { .. } => true,
+        // A container's device that it may not use; of a user's `commands::offline` tells.
+        DeviceError::Permission(_)
+        | DeviceError::NotFound(_)
         | DeviceError::ReadOnly(_)
         | DeviceError::Kind(_)
         | DeviceError::NotStrake(_)
