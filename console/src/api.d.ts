@@ -288,6 +288,7 @@ export interface Event {
   severity: string;
   slot: number | null;
   time: string;
+  uuid: string | null;
 }
 
 export interface Explain {

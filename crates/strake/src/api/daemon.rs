@@ -16,6 +16,9 @@ pub(crate) struct EventJson {
     /// RFC 3339, UTC.
     pub(crate) time: String,
     pub(crate) array: Option<String>,
+    /// The array's uuid, of an event after which its name may mean another array.
+    #[serde(default)]
+    pub(crate) uuid: Option<String>,
     /// What happened, in snake_case.
     pub(crate) event: String,
     /// `info`, `warning` or `critical`.

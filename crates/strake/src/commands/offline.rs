@@ -123,14 +123,18 @@ pub(crate) fn one(context: &Context, name: &str) -> Result<ArrayJson, Failure> {
 }
 
 /// Arrays that were served here and of which no member is found. None are named where some devices
-/// may not be read: their members may be there.
+/// may not be read, or cannot: their members may be there.
 fn missing(context: &Context, found: &[FoundArray]) -> Vec<ArrayJson> {
     if !unread(&paths(context, &[])).is_empty() {
+        return Vec::new();
+    }
+    if !find::scan(&paths(context, &[])).unread.is_empty() {
         return Vec::new();
     }
     let missing = context.dir.missing(found, |_| false);
     missing
         .iter()
+        .flatten()
         .map(|one| context.dir.missing_json(one))
         .collect()
 }
@@ -138,13 +142,25 @@ fn missing(context: &Context, found: &[FoundArray]) -> Vec<ArrayJson> {
 /// Forgets an array of which no member is found.
 pub(crate) fn forget(context: &Context, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
     context.dir.check()?;
-    let found = scan(context, &[]);
-    let unread = unread(&paths(context, &[]));
-    if !unread.is_empty() {
-        return Err(Failure::new(Code::Permission, unread_text(&unread)));
+    let paths = paths(context, &[]);
+    let denied = unread(&paths);
+    if !denied.is_empty() {
+        return Err(Failure::new(Code::Permission, unread_text(&denied)));
     }
-    let forgotten = context.dir.forget_missing(&found, |_| false, name, dry_run);
+    let find::Scan { members, unread } = find::scan(&paths);
+    let found = find::group(members);
+    let forgotten = context
+        .dir
+        .forget_missing(&found, &unread, |_| false, name, dry_run);
     forgotten.map(|(_, done)| done)
+}
+
+/// These arrays are not expected any more where nothing of them is left.
+pub(crate) fn not_expected(context: &Context, arrays: &BTreeSet<ArrayUuid>) {
+    let find::Scan { members, unread } = find::scan(&paths(context, &[]));
+    context
+        .dir
+        .not_expected(arrays, &find::group(members), &unread);
 }
 
 /// Says that no daemon answers.
@@ -203,7 +219,7 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
         may_keep(&context.dir, &placement)?;
     }
     let taken: BTreeSet<ArrayUuid> = match request.force {
-        true => scan(context, &request.devices)
+        true => scan(context, &request.all_devices())
             .iter()
             .map(|a| a.uuid)
             .collect(),
@@ -218,7 +234,7 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
         made.notes.extend(context.dir.not_remembered(&name, &paths));
         keep_placement(&context.dir, made.superblock.array, &placement)?;
         if !taken.is_empty() {
-            context.dir.not_expected(&taken, &scan(context, &[]));
+            not_expected(context, &taken);
         }
         context
             .dir

@@ -30,8 +30,8 @@ pub(crate) fn clean(context: &Context, args: &CleanArgs) -> Ended {
             client.post("/v1/drives/clean", &CleanRequest { devices, dry_run })
         }
         None => {
-            let scan = || offline::scan(context, &[]);
-            clean_devices(&context.dir, &devices, &[], scan, dry_run)
+            let not_expected = |arrays: &_| offline::not_expected(context, arrays);
+            clean_devices(&context.dir, &devices, &[], not_expected, dry_run)
         }
     };
     // Looked at first, so that it is known what the answer is about.

@@ -368,6 +368,9 @@ catalogue! {
     DaemonSilent, "daemon-silent", Failed,
         "look whether it is stopped (SIGSTOP, a frozen cgroup) or hangs on a device: the daemon's \
          log, the kernel log";
+    /// A device does not answer, or cannot be read.
+    DeviceSilent, "device-silent", Refused,
+        "look at the kernel log; mend the device, or remove it from the machine";
     /// No room.
     NoSpace, "no-space", Failed,
         "make room in the file system that it is about: that of the members, or of STRAKE_DIR";

@@ -121,6 +121,12 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
                  had.",
             ),
             (
+                "array_not_read",
+                Critical,
+                "No member of an array that was served here is found, and devices that may hold \
+                 them cannot be read or give no answer; the cause names these.",
+            ),
+            (
                 "forgotten",
                 Info,
                 "An array of which no member is found is not expected any more.",

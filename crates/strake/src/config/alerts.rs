@@ -345,7 +345,8 @@ impl Webhook {
             }
             Some(url) => match Target::of(url) {
                 Ok(_) => Ok(()),
-                Err(why) => Err(format!("webhook.url: '{url}': {why}")),
+                // It may hold a password.
+                Err(why) => Err(format!("webhook.url: {why}")),
             },
             None if hidden => Ok(()),
             None => Err("webhook: give url, url_file or url_credential".to_owned()),

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use strake_engine::Geometry;
 use strake_format::*;
 use strake_runtime::{Device, DeviceError, MemberImage, OpenMode};
@@ -412,38 +413,99 @@ pub(crate) fn look(path: &Path) -> Result<Option<MemberImage>, Failure> {
 /// Members among these devices; what cannot be read is left out. The same device under two names
 /// counts once.
 pub(crate) fn members(paths: &[PathBuf]) -> Vec<FoundMember> {
-    let each = sysfs::each_once(paths);
-    each_drive_once(each.filter_map(|path| member_at(path)).collect())
+    scan(paths).members
 }
 
 /// The same; a device that does not answer is not waited for.
 pub(crate) fn members_within(looks: &Looks, paths: &[PathBuf]) -> Vec<FoundMember> {
-    let found = looks.each(paths, member_at);
-    each_drive_once(found.into_iter().flatten().collect())
+    scan_within(looks, paths).members
 }
 
-fn member_at(path: &Path) -> Option<FoundMember> {
+/// What devices carry.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    pub(crate) members: Vec<FoundMember>,
+    /// Devices that are there and may carry members: they did not answer, or could not be opened or
+    /// read.
+    pub(crate) unread: Vec<PathBuf>,
+}
+
+impl Scan {
+    fn of(looked: Vec<Result<Option<FoundMember>, PathBuf>>, silent: Vec<PathBuf>) -> Scan {
+        let mut unread = silent;
+        let mut members = Vec::new();
+        for one in looked {
+            match one {
+                Ok(member) => members.extend(member),
+                Err(path) => unread.push(path),
+            }
+        }
+        Scan {
+            members: each_drive_once(members),
+            unread,
+        }
+    }
+}
+
+/// Members among these devices, and devices of which that is not known.
+pub(crate) fn scan(paths: &[PathBuf]) -> Scan {
+    let each = sysfs::each_once(paths);
+    Scan::of(each.map(|path| member_at(path)).collect(), Vec::new())
+}
+
+/// The same; a device that does not answer is not waited for.
+pub(crate) fn scan_within(looks: &Looks, paths: &[PathBuf]) -> Scan {
+    let answers = looks.each(paths, member_at);
+    Scan::of(answers.found, answers.silent)
+}
+
+/// May a device of which this is the error carry what nobody could read? Not one that is gone or
+/// has no medium, and not one that answered.
+pub(crate) fn is_unread(error: &DeviceError) -> bool {
+    match error {
+        DeviceError::Io { source, .. } => {
+            let gone = [Errno::NXIO, Errno::NODEV, Errno::NOMEDIUM, Errno::NOENT];
+            !Errno::from_io_error(source).is_some_and(|errno| gone.contains(&errno))
+        }
+        DeviceError::Busy(_) | DeviceError::Newer { .. } => true,
+        // A container's device that it may not use; of a user's `commands::offline` tells.
+        DeviceError::Permission(_)
+        | DeviceError::NotFound(_)
+        | DeviceError::ReadOnly(_)
+        | DeviceError::Kind(_)
+        | DeviceError::NotStrake(_)
+        | DeviceError::Shrunk { .. }
+        | DeviceError::Damaged { .. } => false,
+    }
+}
+
+/// The member that a device is; the path where that is not known.
+fn member_at(path: &Path) -> Result<Option<FoundMember>, PathBuf> {
     let found = |image, trouble| FoundMember {
         path: path.to_owned(),
         image,
         trouble,
         also: Vec::new(),
     };
+    let nothing = |error: &DeviceError| match is_unread(error) {
+        true => Err(path.to_owned()),
+        false => Ok(None),
+    };
     let device = match Device::open(path, OpenMode::ReadOnly) {
         Ok(device) => device,
         Err(failure) => {
             tracing::debug!(device = %path.display(), %failure, "not read");
-            return None;
+            return nothing(&failure);
         }
     };
     match device.read_member() {
-        Ok(image) => Some(found(image, reused::still_ours(&device).err())),
-        Err(DeviceError::NotStrake(_)) => None,
+        Ok(image) => Ok(Some(found(image, reused::still_ours(&device).err()))),
+        Err(DeviceError::NotStrake(_)) => Ok(None),
         Err(error) => match one_copy(&device) {
-            Some(image) => Some(found(image, Some(error.into()))),
+            Some(image) => Ok(Some(found(image, Some(error.into())))),
             None => {
                 tracing::debug!(device = %path.display(), %error, "not read");
-                None
+                nothing(&error)
             }
         },
     }

@@ -109,7 +109,8 @@ pub(crate) fn find(paths: &[PathBuf]) -> Vec<Pool> {
 
 /// The same; a device that does not answer is not waited for.
 pub(crate) fn find_within(looks: &Looks, paths: &[PathBuf]) -> Vec<Pool> {
-    group(looks.each(paths, device_at).into_iter().flatten())
+    let answers = looks.each(paths, device_at);
+    group(answers.found.into_iter().flatten())
 }
 
 fn device_at(path: &Path) -> Option<PoolDevice> {

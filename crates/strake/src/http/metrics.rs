@@ -401,8 +401,7 @@ pub(super) fn text(service: &Service) -> String {
             running_metrics(&mut families, &measured, |device| service.told(device));
         }
     }
-    let missing = service.told_missing();
-    let missing = missing.iter().map(|one| service.of_missing(one));
+    let missing = service.told_missing().into_iter().map(|one| one.json);
     for stopped in service.not_running().into_iter().chain(missing) {
         // The name of one that is there already says nothing of this one.
         let name = match names.insert(stopped.name.clone()) {

@@ -38,7 +38,11 @@ impl Rig {
     }
     /// The error of a test of the only channel.
     fn test_fails(&self) -> String {
-        let run = self.run(&["alert", "test"]);
+        self.fails(&["alert", "test"])
+    }
+
+    fn fails(&self, args: &[&str]) -> String {
+        let run = self.run(args);
         assert_eq!(run.code, 1, "{run:?}");
         let error = run.json()["channels"][0]["error"].clone();
         error
@@ -644,13 +648,17 @@ fn mail_by_sendmail_has_its_arguments_and_its_failures_are_named() {
     let script = |text: &str| format!("#!/bin/sh\n{text}\n");
     let takes = script(&format!("printf '%s\\n' \"$@\" > {out}.args; cat > {out}"));
     let program = rig.file_of("sendmail", &takes, 0o755);
-    rig.configure(&format!(
-        "[[alerts]]\nname = \"ops\"\ntimeout = \"2s\"\n[alerts.mail]\n\
-         to = [\"a@example.org\", \"b@example.org\"]\nfrom = \"strake@example.org\"\n\
-         sendmail = \"{program}\"\n"
-    ));
+    // A loaded machine needs its time for a program that ends.
+    let channel = |name: &str, timeout: &str| {
+        format!(
+            "[[alerts]]\nname = \"{name}\"\ntimeout = \"{timeout}\"\n[alerts.mail]\n\
+             to = [\"a@example.org\", \"b@example.org\"]\nfrom = \"strake@example.org\"\n\
+             sendmail = \"{program}\"\n"
+        )
+    };
+    rig.configure(&(channel("ops", "30s") + &channel("hasty", "2s")));
     rig.start_daemon();
-    rig.run(&["alert", "test"]).ok();
+    rig.run(&["alert", "test", "ops"]).ok();
     let args = fs::read_to_string(format!("{out}.args")).expect("it ran");
     let wanted = "-i\n-f\nstrake@example.org\n--\na@example.org\nb@example.org\n";
     assert_eq!(args, wanted);
@@ -660,15 +668,16 @@ fn mail_by_sendmail_has_its_arguments_and_its_failures_are_named() {
         header(&mail, "Subject").contains("test of an alert channel"),
         "{mail}"
     );
-    for (text, part) in [
+    for (channel, text, part) in [
         (
+            "ops",
             "cat > /dev/null; echo 'queue is full' >&2; exit 75",
             "exit status: 75: queue is full",
         ),
-        ("sleep 100", "did not end within 2 s"),
+        ("hasty", "sleep 100", "did not end within 2 s"),
     ] {
         rig.file_of("sendmail", &script(text), 0o755);
-        let error = rig.test_fails();
+        let error = rig.fails(&["alert", "test", channel]);
         assert!(error.contains(part), "{error}");
     }
 }

@@ -112,6 +112,11 @@ fn an_array_without_any_member_is_shown_and_told_until_it_is_found() {
         rig.ask("GET", "/metrics")
             .contains("strake_array_missing{array=\"data\"} 0\n")
     );
+    let began = |text: &str| {
+        let is = |item: &&str| item.contains("array_missing") && item.contains("\"began\"");
+        text.split("\"kind\":").filter(is).count()
+    };
+    assert_eq!(began(&told()), 1, "{}", told());
 }
 
 #[test]

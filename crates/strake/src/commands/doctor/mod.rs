@@ -157,6 +157,7 @@ fn seats(arrays: &[ArrayJson], report: &mut DoctorJson) -> Vec<Seat> {
                 continue;
             };
             let found = looked
+                .found
                 .iter()
                 .find(|(path, ..)| path.as_os_str() == device.as_str());
             let unchecked = |why: &str| UncheckedJson {

@@ -93,6 +93,15 @@ impl Condition {
         }
     }
 
+    /// When another condition of the same subject takes its place.
+    fn says_replaced(self) -> &'static str {
+        match self {
+            Condition::Degraded => "is not degraded any more: it is failed",
+            Condition::Failed => "is not failed any more: it is degraded",
+            other => other.says_ended(),
+        }
+    }
+
     fn subject(self) -> Subject {
         match self {
             Condition::Degraded | Condition::Failed => Subject::State,
@@ -105,7 +114,7 @@ impl Condition {
     }
 }
 
-/// An array, by its uuid (by its name where it never served here), and what of it.
+/// An array, by its uuid, and what of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Key {
     pub(super) array: String,
@@ -124,6 +133,9 @@ pub(super) struct Open {
     /// It was seen in this life of the daemon.
     #[serde(skip)]
     pub(super) seen: bool,
+    /// The last look saw it.
+    #[serde(skip)]
+    pub(super) lasts: bool,
 }
 
 impl Open {
@@ -133,7 +145,21 @@ impl Open {
             array: self.name.clone(),
             condition: self.condition,
             change,
+            over: None,
             since: self.since.clone(),
+            time: time.to_owned(),
+        }
+    }
+
+    /// It is over, and what is told of that.
+    fn over(self, says: &'static str, time: &str) -> Item {
+        Item::Condition {
+            key: self.key,
+            array: self.name,
+            condition: self.condition,
+            change: Change::Ended,
+            over: Some(says),
+            since: self.since,
             time: time.to_owned(),
         }
     }
@@ -192,7 +218,8 @@ impl Conditions {
         self.open.values()
     }
 
-    fn begin(&mut self, uuid: &str, name: &str, condition: Condition, time: &str) -> Option<Item> {
+    /// What is so of an array, with the end of what was so of the same subject.
+    fn begin(&mut self, uuid: &str, name: &str, condition: Condition, time: &str) -> Vec<Item> {
         let key = Key {
             array: uuid.to_owned(),
             subject: condition.subject(),
@@ -201,10 +228,12 @@ impl Conditions {
         match self.open.get_mut(&key) {
             Some(open) if open.condition == condition => {
                 open.name = name.to_owned();
+                open.lasts = true;
                 let again = !std::mem::replace(&mut open.seen, true);
-                again.then(|| open.item(Change::Lasts, time))
+                let again = again.then(|| open.item(Change::Lasts, time));
+                again.into_iter().collect()
             }
-            None if full => None,
+            None if full => Vec::new(),
             _ => {
                 let open = Open {
                     key: key.clone(),
@@ -212,10 +241,15 @@ impl Conditions {
                     condition,
                     since: time.to_owned(),
                     seen: true,
+                    lasts: true,
                 };
                 let item = open.item(Change::Began, time);
-                self.open.insert(key, open);
-                Some(item)
+                let before = self.open.insert(key, open);
+                let ended = before.map(|open| {
+                    let says = open.condition.says_replaced();
+                    open.over(says, time)
+                });
+                ended.into_iter().chain([item]).collect()
             }
         }
     }
@@ -223,13 +257,17 @@ impl Conditions {
     /// Compares arrays in service, and others that are found or missing, with what was so.
     pub(super) fn look(&mut self, arrays: &[ArrayJson], time: &str) -> Vec<Item> {
         let mut items = Vec::new();
+        for open in self.open.values_mut() {
+            // One that does not start is seen as long as it is on drives.
+            let is_there = |a: &ArrayJson| !a.not_found && a.uuid == open.key.array;
+            open.lasts = open.key.subject == Subject::Start && arrays.iter().any(is_there);
+        }
         for array in arrays {
             let so = of(array);
             // It serves, so it was started.
             let serves = array.state != "stopped";
             let over = |open: &Open| {
-                let own = open.key.array == array.uuid
-                    || open.key.subject == Subject::Start && open.key.array == array.name;
+                let own = open.key.array == array.uuid;
                 // Of one that does not serve it is known whether it is found, and nothing more.
                 let known = serves || open.key.subject == Subject::Members;
                 own && known && !so.iter().any(|c| c.subject() == open.key.subject)
@@ -253,30 +291,44 @@ impl Conditions {
                 items.extend(self.begin(&array.uuid, &array.name, condition, time));
             }
         }
-        // Another array has its name.
+        // It was found, is forgotten, or another array has its name.
         let is_missing = |uuid: &str| arrays.iter().any(|a| a.not_found && a.uuid == uuid);
         let over = |open: &&Open| open.key.subject == Subject::Members && open.seen;
         let over = self.open().filter(over).map(|open| open.key.clone());
         let over: Vec<Key> = over.filter(|key| !is_missing(&key.array)).collect();
         for key in over {
-            let open = self.open.remove(&key);
-            items.extend(open.map(|open| open.item(Change::Ended, time)));
+            let Some(open) = self.open.remove(&key) else {
+                continue;
+            };
+            let renamed = |a: &ArrayJson| a.name == open.name && a.uuid != open.key.array;
+            let says = match arrays.iter().any(renamed) {
+                true => "is not expected any more: its name means another array",
+                false => open.condition.says_ended(),
+            };
+            items.push(open.over(says, time));
         }
         items
     }
 
     /// What an event says of what lasts.
-    pub(super) fn follow(&mut self, event: &EventJson) -> Option<Item> {
-        let array = event.array.as_deref()?;
-        match event.event.as_str() {
-            "start_refused" => self.begin(array, array, Condition::NotStarted, &event.time),
-            // Whatever was so of it is gone with it.
-            "destroyed" | "forgotten" => {
-                self.open.retain(|_, open| open.name != array);
-                None
+    pub(super) fn follow(&mut self, event: &EventJson) -> Vec<Item> {
+        // A journal may be of a version that noted no uuid.
+        let (Some(array), Some(uuid)) = (event.array.as_deref(), event.uuid.as_deref()) else {
+            return Vec::new();
+        };
+        let says = match event.event.as_str() {
+            "start_refused" => {
+                return self.begin(uuid, array, Condition::NotStarted, &event.time);
             }
-            _ => None,
-        }
+            "destroyed" => "is destroyed",
+            "forgotten" => "is not expected any more",
+            _ => return Vec::new(),
+        };
+        // Whatever was so of it is gone with it.
+        let gone = self.open.keys().filter(|key| key.array == uuid);
+        let gone: Vec<Key> = gone.cloned().collect();
+        let gone = gone.iter().filter_map(|key| self.open.remove(key));
+        gone.map(|open| open.over(says, &event.time)).collect()
     }
 }
 
@@ -337,7 +389,8 @@ mod tests {
         assert_eq!(told(&began), both);
         assert_eq!(told(&all.look(&[array("degraded", OUT)], "3")), []);
         let worse = all.look(&[array("failed", OUT)], "4");
-        assert_eq!(told(&worse), [("array_failed", Change::Began)]);
+        let both = [("degraded", Change::Ended), ("array_failed", Change::Began)];
+        assert_eq!(told(&worse), both);
         // It does not serve: nothing is known of it.
         assert_eq!(told(&all.look(&[], "5")), []);
         let ended = all.look(&[array("optimal", WHOLE)], "6");
@@ -373,11 +426,17 @@ mod tests {
         let ended = again.look(&[], "6");
         assert_eq!(told(&ended), [("array_missing", Change::Ended)]);
         all = again;
-        all.follow(&EventJson {
+        let mut event = EventJson {
             array: Some("data".to_owned()),
+            uuid: Some("another".to_owned()),
             event: "forgotten".to_owned(),
             ..EventJson::default()
-        });
+        };
+        assert_eq!(told(&all.follow(&event)), [], "an array of the same name");
+        event.uuid = Some("u".to_owned());
+        let ended = all.follow(&event);
+        let both = [("degraded", Change::Ended), ("no_spare", Change::Ended)];
+        assert_eq!(told(&ended), both);
         assert_eq!(all.open().count(), 0);
     }
 
@@ -402,17 +461,77 @@ mod tests {
     fn an_array_that_does_not_start_is_a_condition_until_it_serves_or_is_destroyed() {
         let event = |name: &str| EventJson {
             array: Some("data".to_owned()),
+            uuid: Some("u".to_owned()),
             event: name.to_owned(),
             ..EventJson::default()
         };
         let mut all = Conditions::default();
-        let began = all.follow(&event("start_refused")).expect("told");
-        assert_eq!(told(&[began]), [("not_started", Change::Began)]);
-        assert!(all.follow(&event("start_refused")).is_none());
+        let began = all.follow(&event("start_refused"));
+        assert_eq!(told(&began), [("not_started", Change::Began)]);
+        assert_eq!(told(&all.follow(&event("start_refused"))), []);
+        let twin = ArrayJson {
+            uuid: "of the same name".to_owned(),
+            ..array("optimal", WHOLE)
+        };
+        assert_eq!(told(&all.look(&[twin], "2")), []);
+        assert!(!all.open().any(|open| open.lasts), "it is not on drives");
+        all.look(&[array("stopped", OUT)], "2");
+        assert!(all.open().all(|open| open.lasts), "it is");
         let ended = all.look(&[array("optimal", WHOLE)], "2");
         assert_eq!(told(&ended), [("not_started", Change::Ended)]);
         all.follow(&event("start_refused"));
         all.follow(&event("destroyed"));
         assert_eq!(all.open().count(), 0);
+    }
+
+    #[test]
+    fn a_channel_of_one_condition_sees_its_end_when_another_takes_its_place() {
+        let mut all = Conditions::default();
+        all.look(&[array("failed", WHOLE)], "1");
+        let items = all.look(&[array("degraded", WHOLE)], "2");
+        let both = [("array_failed", Change::Ended), ("degraded", Change::Began)];
+        assert_eq!(told(&items), both);
+        let Item::Condition { over, .. } = &items[0] else {
+            panic!("{items:?}")
+        };
+        assert_eq!(*over, Some("is not failed any more: it is degraded"));
+    }
+
+    #[test]
+    fn what_the_last_look_did_not_see_does_not_last() {
+        let mut all = Conditions::default();
+        all.look(&[array("degraded", WHOLE)], "1");
+        assert!(all.open().all(|open| open.lasts));
+        // It is stopped, and its drives are away.
+        all.look(&[array("stopped", WHOLE)], "2");
+        assert!(all.open().all(|open| !open.lasts), "it is stopped");
+        all.look(&[], "3");
+        assert!(all.open().all(|open| !open.lasts), "its drives are away");
+        assert_eq!(told(&all.look(&[array("degraded", WHOLE)], "4")), []);
+        assert!(all.open().all(|open| open.lasts));
+    }
+
+    #[test]
+    fn an_array_whose_name_means_another_is_not_said_to_be_found() {
+        let mut all = Conditions::default();
+        let missing = ArrayJson {
+            not_found: true,
+            ..array("stopped", &[])
+        };
+        all.look(&[missing], "1");
+        let another = ArrayJson {
+            uuid: "new".to_owned(),
+            ..array("optimal", WHOLE)
+        };
+        let items = all.look(&[another], "2");
+        let [
+            Item::Condition {
+                over: Some(over), ..
+            },
+        ] = &items[..]
+        else {
+            panic!("{items:?}")
+        };
+        assert!(over.contains("means another array"), "{over}");
     }
 }

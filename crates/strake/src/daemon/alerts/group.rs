@@ -180,7 +180,7 @@ impl Group {
         if every.is_zero() {
             return;
         }
-        for open in open.iter().filter(|open| open.seen) {
+        for open in open.iter().filter(|open| open.lasts) {
             let told = self.told.get(&open.key);
             if told.is_some_and(|told| now.saturating_duration_since(*told) >= every) {
                 self.push(now, &open.item(Change::Lasts, time));
@@ -355,6 +355,10 @@ mod tests {
             1
         );
         let open: Vec<Open> = conditions.open().cloned().collect();
+        conditions.look(&[], "t");
+        let stopped: Vec<Open> = conditions.open().cloned().collect();
+        group.remind(begun + 2 * HOUR, &stopped, "t");
+        assert_eq!(group.due(begun), None, "it is stopped");
         group.remind(begun + HOUR - SECOND, &open, "t");
         assert_eq!(group.due(begun), None);
         group.remind(begun + HOUR, &open, "t");

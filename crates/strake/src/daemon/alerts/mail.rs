@@ -153,13 +153,15 @@ impl Mailer {
         }
         let transport = transport.build();
         let from = address(&mail.from)?;
-        let mut never = None;
+        let mut never: Option<Refused> = None;
+        let mut refusing = BTreeSet::new();
         for to in left {
             let envelope = lettre::address::Envelope::new(Some(from.clone()), vec![address(to)?]);
             let envelope = envelope.map_err(|error| Refused::for_good(error.to_string()))?;
             match transport.send_raw(&envelope, letter).await {
                 Ok(_) => drop(done.insert(to.clone())),
                 Err(error) if error.is_permanent() => {
+                    refusing.insert(to.clone());
                     never = Some(refused(&format!("{server}, mail to {to}"), &error));
                 }
                 Err(error) => return Err(refused(&format!("{server}, mail to {to}"), &error)),
@@ -168,7 +170,7 @@ impl Mailer {
         match never {
             None => Ok(Delivered::Wholly),
             // They would get it again and again if it were tried again.
-            Some(refused) if !done.is_empty() => Ok(Delivered::Partly(refused.why)),
+            Some(refused) if !done.is_empty() => Ok(Delivered::Partly(refusing, refused.why)),
             Some(refused) => Err(refused),
         }
     }

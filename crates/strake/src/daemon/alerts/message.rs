@@ -43,6 +43,8 @@ pub(super) enum Item {
         array: String,
         condition: Condition,
         change: Change,
+        /// What is said of its end, where that is not what the condition says.
+        over: Option<&'static str>,
         /// RFC 3339.
         since: String,
         /// RFC 3339.
@@ -99,11 +101,15 @@ impl Item {
                 array,
                 condition,
                 change,
+                over,
                 ..
             } => match change {
                 Change::Began => format!("{array} {}", condition.says()),
                 Change::Lasts => format!("{array} still {}", condition.says()),
-                Change::Ended => format!("{array} {}", condition.says_ended()),
+                Change::Ended => {
+                    let says = over.unwrap_or_else(|| condition.says_ended());
+                    format!("{array} {says}")
+                }
             },
             Item::Test { .. } => "test of an alert channel".to_owned(),
         }
@@ -160,6 +166,7 @@ impl Item {
                 change,
                 since,
                 time,
+                ..
             } => json!({
                 "kind": "condition", "severity": self.severity(), "array": array,
                 "uuid": key.array, "condition": condition.as_str(), "since": since, "time": time,

@@ -250,7 +250,8 @@ impl Teller {
             groups.push(Group::new(now, channel.clone(), told));
             let left = found.messages.remove(&channel.name).unwrap_or_default();
             let (board, events) = (Arc::clone(service.alerts()), Arc::clone(events));
-            let line = Line::new(channel, left, spool.clone(), board, events);
+            let next = found.next.get(&channel.name).copied().unwrap_or_default();
+            let line = Line::new(channel, left, next, spool.clone(), board, events);
             lines.push(Arc::new(line));
         }
         for (channel, messages) in found.messages {
@@ -265,6 +266,22 @@ impl Teller {
             for (number, _) in messages {
                 spool.remove(&channel, number);
             }
+        }
+        for (channel, why) in std::mem::take(&mut found.lost) {
+            events.note(match channel {
+                Some(_) => Happened {
+                    event: "alert_dropped",
+                    cause: channel,
+                    effect: Some(why),
+                    ..Happened::default()
+                },
+                None => Happened {
+                    event: "alert_not_kept",
+                    cause: Some(why),
+                    effect: Some("what began or ended without a daemon is not told".to_owned()),
+                    ..Happened::default()
+                },
+            });
         }
         let next = groups.iter().map(Group::done).min().unwrap_or(newest) + 1;
         Teller {
@@ -297,7 +314,7 @@ impl Teller {
         self.next = last.sequence + 1;
         for event in &events {
             self.push(&item_of(event));
-            if let Some(item) = self.conditions.follow(event) {
+            for item in self.conditions.follow(event) {
                 self.push(&item);
             }
             self.look_again |= event.array.is_some();
@@ -434,7 +451,7 @@ async fn answer(channels: Vec<Channel>, test: Test) {
                 .await;
             let error = match sent {
                 Ok(Delivered::Wholly) => None,
-                Ok(Delivered::Partly(why)) => Some(why),
+                Ok(Delivered::Partly(_, why)) => Some(why),
                 Err(refused) => Some(refused.why),
             };
             let result = AlertTestJson {

@@ -30,10 +30,14 @@ use crate::daemon::alerts::message::Message;
 const QUEUE: usize = 4096;
 /// How often what could not be written is tried again.
 const AGAIN: Duration = Duration::from_secs(3);
+/// A write that takes so long does not end.
+const HANGS: Duration = Duration::from_secs(10);
 /// Bytes of a message's file that is read.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 /// What was told so far.
 const STATE: &str = "state.json";
+/// Behind the name of a file that cannot be used.
+const DAMAGED: &str = ".damaged";
 /// Files of a channel that are read at a start; no queue is as long.
 const FILES_MAX: usize = 4096;
 
@@ -71,7 +75,11 @@ pub(super) struct Spool {
     unwritten: Arc<AtomicU64>,
     /// The error of the last write that failed.
     why: Arc<Mutex<String>>,
+    /// How many files are being written, and since when.
+    writing: Writing,
 }
+
+type Writing = Arc<Mutex<Option<(u64, Instant)>>>;
 
 /// What a start finds.
 #[derive(Debug, Default)]
@@ -79,6 +87,10 @@ pub(super) struct Found {
     /// By channel, in order of their numbers.
     pub(super) messages: BTreeMap<String, Vec<(u64, Spooled)>>,
     pub(super) kept: Option<Kept>,
+    /// By channel: the number of its next message.
+    pub(super) next: BTreeMap<String, u64>,
+    /// What could not be read, and of which channel that is.
+    pub(super) lost: Vec<(Option<String>, String)>,
 }
 
 fn file_of(channel: &str, number: u64) -> PathBuf {
@@ -106,13 +118,64 @@ fn make_folder(folder: &Path) -> io::Result<()> {
         .create(folder)
 }
 
+/// Why a file is not read.
+#[derive(Debug)]
+enum Unread {
+    Io(io::Error),
+    NoMessage(String),
+}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unread::Io(error) => error.fmt(f),
+            Unread::NoMessage(why) => f.write_str(why),
+        }
+    }
+}
+
+/// What a file holds; nothing where there is none.
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, Unread> {
+    let bytes = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        about => about.map_err(Unread::Io)?.len(),
+    };
+    if bytes > FILE_BYTES_MAX {
+        return Err(Unread::NoMessage(format!("it has {bytes} bytes")));
+    }
+    let text = files::read_file(path).map_err(Unread::Io)?;
+    let read = serde_json::from_slice(&text);
+    read.map(Some)
+        .map_err(|error| Unread::NoMessage(error.to_string()))
+}
+
+/// Keeps a file that cannot be used, and says where.
+fn set_aside(path: &Path) -> String {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(DAMAGED);
+    match fs::rename(path, &aside) {
+        Ok(()) => format!("; it is kept as {}", Path::new(&aside).display()),
+        Err(error) => format!("; it cannot be renamed: {error}"),
+    }
+}
+
 /// Reads what a former daemon left. May block.
 fn found(folder: &Path) -> Found {
     let mut found = Found::default();
-    let kept = files::read_file(folder.join(STATE));
-    found.kept = kept
-        .ok()
-        .and_then(|text| serde_json::from_slice(&text).ok());
+    let state = folder.join(STATE);
+    match read(&state) {
+        Ok(kept) => found.kept = kept,
+        Err(why) => {
+            let aside = set_aside(&state);
+            found.lost.push((
+                None,
+                format!(
+                    "what was told so far is lost: {}: {why}{aside}",
+                    state.display()
+                ),
+            ));
+        }
+    }
     for channel in fs::read_dir(folder).into_iter().flatten().flatten() {
         let is_folder = channel.file_type().is_ok_and(|kind| kind.is_dir());
         let Some(name) = channel
@@ -129,21 +192,30 @@ fn found(folder: &Path) -> Found {
             let file_name = file_name.to_str().unwrap_or_default();
             match file_name.strip_suffix(".json").map(str::parse) {
                 Some(Ok(number)) => numbers.push(number),
+                // Somebody may want to look at it.
+                _ if file_name.ends_with(DAMAGED) => {}
                 // What a killed daemon was writing.
                 _ => drop(fs::remove_file(file.path())),
             }
         }
         numbers.sort_unstable();
+        let next = numbers.last().map_or(0, |last| last + 1);
+        found.next.insert(name.clone(), next);
         let mut messages = Vec::new();
         for number in numbers.into_iter().take(FILES_MAX) {
             let path = folder.join(file_of(&name, number));
-            let small = fs::metadata(&path).is_ok_and(|about| about.len() <= FILE_BYTES_MAX);
-            let text = small.then(|| files::read_file(&path).ok()).flatten();
-            match text.and_then(|text| serde_json::from_slice(&text).ok()) {
-                Some(spooled) => messages.push((number, spooled)),
-                None => {
-                    tracing::warn!(path = %path.display(), "is no message, and is removed");
-                    let _ = fs::remove_file(&path);
+            match read(&path) {
+                Ok(Some(spooled)) => messages.push((number, spooled)),
+                // It was removed meanwhile.
+                Ok(None) => {}
+                Err(why) => {
+                    // One that gives an error is read again at the next start.
+                    let aside = match why {
+                        Unread::NoMessage(_) => set_aside(&path),
+                        Unread::Io(_) => String::new(),
+                    };
+                    let lost = format!("1 of its messages: {}: {why}{aside}", path.display());
+                    found.lost.push((Some(name.clone()), lost));
                 }
             }
         }
@@ -160,8 +232,10 @@ impl Spool {
         let (queue, asked) = sync_channel(QUEUE);
         let unwritten = Arc::new(AtomicU64::new(0));
         let why = Arc::<Mutex<String>>::default();
+        let writing = Writing::default();
         let mut writer = Writer {
             why: Arc::clone(&why),
+            writing: Arc::clone(&writing),
             folder,
             waiting: BTreeMap::new(),
             unwritten: Arc::clone(&unwritten),
@@ -178,6 +252,7 @@ impl Spool {
             queue,
             unwritten,
             why,
+            writing,
         };
         (spool, found)
     }
@@ -208,13 +283,24 @@ impl Spool {
         }
     }
 
-    /// Files that could not be written yet.
+    /// Files that could not be written yet, or that the disk does not take.
     pub(super) fn unwritten(&self) -> u64 {
-        self.unwritten.load(Ordering::Relaxed)
+        let unwritten = self.unwritten.load(Ordering::Relaxed);
+        unwritten.max(self.hangs().map_or(0, |(files, _)| files))
+    }
+
+    /// Files of a write that does not end, and since when.
+    fn hangs(&self) -> Option<(u64, Duration)> {
+        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (files, since) = (*writing)?;
+        Some((files, since.elapsed())).filter(|(_, time)| *time >= HANGS)
     }
 
     /// Why a file could not be written.
     pub(super) fn why(&self) -> String {
+        if let Some((_, time)) = self.hangs() {
+            return format!("a write to the disk does not end for {} s", time.as_secs());
+        }
         let why = self.why.lock();
         why.unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -252,6 +338,7 @@ struct Writer {
     waiting: BTreeMap<PathBuf, Option<Vec<u8>>>,
     unwritten: Arc<AtomicU64>,
     why: Arc<Mutex<String>>,
+    writing: Writing,
     /// The last write failed, and that was logged.
     failed: bool,
 }
@@ -295,6 +382,16 @@ impl Writer {
     /// Writes what is to be. What was told so far comes last, and only where the messages that tell
     /// it are durable.
     fn write(&mut self) {
+        let writing = Arc::clone(&self.writing);
+        let is_writing = |what| {
+            *writing.lock().unwrap_or_else(PoisonError::into_inner) = what;
+        };
+        is_writing(Some((self.waiting.len() as u64, Instant::now())));
+        self.write_now();
+        is_writing(None);
+    }
+
+    fn write_now(&mut self) {
         let told = self.waiting.remove(Path::new(STATE));
         let mut failed = None;
         let folder = &self.folder;
@@ -384,8 +481,36 @@ mod tests {
             .map(|(n, s)| (*n, s.message.id.as_str()))
             .collect();
         assert_eq!(ids, [(9, "9"), (11, "11")]);
-        assert_eq!(found.kept.expect("kept").told["mail"], 7);
+        assert_eq!(found.kept.as_ref().expect("kept").told["mail"], 7);
         assert!(!torn.exists());
+        let aside = folders[0].join("mail/00000000000000000012.json.damaged");
+        assert!(aside.exists(), "somebody may want to look at it");
+        assert_eq!(found.next["mail"], 13);
+        let [(Some(channel), why)] = &found.lost[..] else {
+            panic!("{:?}", found.lost)
+        };
+        assert!(
+            channel == "mail" && why.contains("12.json.damaged"),
+            "{why}"
+        );
+        let (_, found) = Spool::open(&folders);
+        assert!(aside.exists() && found.lost.is_empty(), "{:?}", found.lost);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_deleted() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folders = [dir.path().join("alerts")];
+        fs::create_dir_all(folders[0].join("mail")).expect("made");
+        // Reading a folder as a file is an error of I/O.
+        let unread = folders[0].join("mail/00000000000000000007.json");
+        fs::create_dir(&unread).expect("made");
+        fs::write(folders[0].join(STATE), b"{").expect("written");
+        let (_, found) = Spool::open(&folders);
+        assert!(unread.exists() && found.kept.is_none());
+        assert_eq!(found.next["mail"], 8);
+        assert_eq!(found.lost.len(), 2, "{:?}", found.lost);
+        assert!(folders[0].join("state.json.damaged").exists());
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! pause doubles from one second to a quarter of an hour; a server that says when to come back is
 //! heeded.
 //!
+//! A message that is refused for good three times goes behind the others; where one of these is
+//! delivered, it has one attempt more, and is dropped when it is refused again.
+//!
 //! Invariants: a channel waits for no other; the number and the bytes of messages that wait are
 //! bounded: the oldest are dropped, and each is counted and noted as an event; a message is given
 //! up after five days. Deliberately absent: what a message says.
@@ -19,7 +22,7 @@ use crate::config::alerts::Channel;
 use crate::daemon::alerts::board::Board;
 use crate::daemon::alerts::exec::{self, Program};
 use crate::daemon::alerts::mail::Mailer;
-use crate::daemon::alerts::message::Message;
+use crate::daemon::alerts::message::{Message, moment};
 use crate::daemon::alerts::spool::{Spool, Spooled};
 use crate::daemon::alerts::webhook::Hook;
 use crate::daemon::events::{EventLog, Happened};
@@ -32,6 +35,8 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(900);
 /// A message that was not delivered in this time is given up.
 const LIFE: Duration = Duration::from_secs(5 * 86_400);
+/// After so many refusals for good of a message the next one is tried.
+const REFUSALS: u32 = 3;
 /// A channel fails when it was refused for good, or for so long.
 const FAILING_AFTER: Duration = Duration::from_secs(300);
 
@@ -39,8 +44,8 @@ const FAILING_AFTER: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Delivered {
     Wholly,
-    /// Some addresses will never take it: why.
-    Partly(String),
+    /// These addresses will never take it, and why.
+    Partly(BTreeSet<String>, String),
 }
 
 /// It did not get there.
@@ -138,8 +143,27 @@ impl Courier {
 struct Waiting {
     number: u64,
     bytes: usize,
+    /// How old it was when it began to wait here.
+    age: Duration,
     since: Instant,
+    /// How often it was refused for good.
+    refused: u32,
+    /// Others were delivered since: what is refused is this message.
+    alone: bool,
     spooled: Spooled,
+}
+
+impl Waiting {
+    fn is_too_old(&self) -> bool {
+        self.age + self.since.elapsed() > LIFE
+    }
+}
+
+/// The age of a message that a former daemon made, by its clock.
+fn age_of(message: &Message, now: SystemTime) -> Duration {
+    let time: Option<jiff::Timestamp> = message.time.parse().ok();
+    let age = time.and_then(|time| now.duration_since(moment(time)).ok());
+    age.unwrap_or_default()
 }
 
 /// Messages of a channel that wait, the oldest first.
@@ -150,6 +174,16 @@ struct Queue {
     next: u64,
     /// Since the last one that was delivered.
     dropped: u64,
+}
+
+/// What comes of a message that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It, or another, is tried after a pause.
+    Again,
+    TooOld,
+    /// The channel takes others, and not this one.
+    Undeliverable,
 }
 
 /// See the module.
@@ -164,10 +198,11 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// A channel with what a former daemon left.
+    /// A channel with what a former daemon left; the next message has a number from `next` on.
     pub(super) fn new(
         channel: Channel,
         left: Vec<(u64, Spooled)>,
+        next: u64,
         spool: Spool,
         board: Arc<Board>,
         events: Arc<EventLog>,
@@ -180,6 +215,7 @@ impl Line {
             board,
             events,
         };
+        line.queue().next = next;
         for (number, spooled) in left {
             line.append(Some(number), spooled);
         }
@@ -222,7 +258,13 @@ impl Line {
         queue.waiting.push_back(Waiting {
             number,
             bytes,
+            age: match is_new {
+                true => Duration::ZERO,
+                false => age_of(&spooled.message, SystemTime::now()),
+            },
             since: Instant::now(),
+            refused: 0,
+            alone: false,
             spooled,
         });
         let mut dropped = 0;
@@ -257,10 +299,44 @@ impl Line {
         });
     }
 
-    fn front(&self) -> Option<(u64, Instant, Spooled)> {
+    fn front(&self) -> Option<(u64, Spooled)> {
         let queue = self.queue();
         let front = queue.waiting.front()?;
-        Some((front.number, front.since, front.spooled.clone()))
+        Some((front.number, front.spooled.clone()))
+    }
+
+    /// What comes of the first message, which was refused.
+    fn refused(&self, number: u64, for_good: bool) -> Fate {
+        let mut queue = self.queue();
+        let front = queue.waiting.front_mut();
+        let Some(front) = front.filter(|front| front.number == number) else {
+            return Fate::Again;
+        };
+        front.refused += u32::from(for_good);
+        if front.is_too_old() {
+            return Fate::TooOld;
+        }
+        if for_good && front.alone {
+            return Fate::Undeliverable;
+        }
+        // Perhaps the others are taken.
+        if for_good && front.refused.is_multiple_of(REFUSALS) {
+            queue.waiting.rotate_left(1);
+        }
+        Fate::Again
+    }
+
+    /// One is delivered: those that were refused for good have one attempt more.
+    fn others_are_taken(&self) {
+        for waiting in &mut self.queue().waiting {
+            waiting.alone = waiting.refused >= REFUSALS;
+        }
+    }
+
+    fn give_up(&self, number: u64, why: &str) {
+        self.remove(number);
+        self.queue().dropped += 1;
+        self.was_dropped(1, why);
     }
 
     /// It is delivered or given up; it may have been dropped meanwhile.
@@ -300,26 +376,37 @@ impl Line {
         let mut pause = PAUSE_MIN;
         let mut failing_since: Option<Instant> = None;
         let mut told = false;
+        // Addresses that are refused for good, of which that is noted.
+        let mut never = BTreeSet::new();
         loop {
-            let Some((number, since, mut spooled)) = self.front() else {
+            let Some((number, mut spooled)) = self.front() else {
                 self.news.notified().await;
                 continue;
             };
             let before = spooled.done.len();
             let result = courier.send(&spooled.message, &mut spooled.done).await;
-            let result = result.map(|delivered| match delivered {
-                Delivered::Wholly => None,
-                Delivered::Partly(why) => Some(why),
-            });
             match result {
-                Ok(partly) => {
+                Ok(delivered) => {
                     self.remove(number);
-                    self.delivered(partly.as_deref());
+                    self.others_are_taken();
+                    let why = match &delivered {
+                        Delivered::Wholly => None,
+                        Delivered::Partly(_, why) => Some(why.as_str()),
+                    };
+                    self.delivered(why);
                     if std::mem::take(&mut told) {
                         self.note("alert_delivering", "messages are delivered again");
                     }
-                    if let Some(why) = partly {
-                        self.note("alert_failing", &why);
+                    match delivered {
+                        Delivered::Wholly => never.clear(),
+                        // The other channels tell of it: two of them would go on for ever.
+                        Delivered::Partly(addresses, why) => {
+                            let known = never.len();
+                            never.extend(addresses);
+                            if never.len() > known {
+                                self.note("alert_failing", &why);
+                            }
+                        }
                     }
                     (pause, failing_since) = (PAUSE_MIN, None);
                 }
@@ -331,14 +418,19 @@ impl Line {
                     pause = (pause * 2).min(PAUSE_MAX);
                     self.failed(&refused.why);
                     let since_when = *failing_since.get_or_insert_with(Instant::now);
+                    let fate = self.refused(number, refused.for_good);
+                    if fate == Fate::Undeliverable {
+                        let why = format!("refused, while others are taken: {}", refused.why);
+                        self.give_up(number, &why);
+                        pause = PAUSE_MIN;
+                        continue;
+                    }
                     let fails = refused.for_good || since_when.elapsed() >= FAILING_AFTER;
                     if fails && !std::mem::replace(&mut told, true) {
                         self.note("alert_failing", &refused.why);
                     }
-                    if since.elapsed() > LIFE {
-                        self.remove(number);
-                        self.queue().dropped += 1;
-                        self.was_dropped(1, "not delivered within five days");
+                    if fate == Fate::TooOld {
+                        self.give_up(number, "not delivered within five days");
                     }
                     tokio::time::sleep(wait).await;
                 }
@@ -384,5 +476,75 @@ impl Line {
             error = why,
             "an alert is not delivered"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use crate::common::events::Severity;
+
+    use super::*;
+
+    fn message(id: &str) -> Message {
+        Message {
+            id: id.to_owned(),
+            version: 1,
+            host: "h".to_owned(),
+            time: "2026-01-01T00:00:00Z".to_owned(),
+            severity: Severity::Warning,
+            subject: "s".to_owned(),
+            text: "t".to_owned(),
+            items: Vec::new(),
+            arrays: Vec::new(),
+            left_out: BTreeMap::new(),
+            dropped: 0,
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_refused_for_good_does_not_keep_the_others() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (spool, _) = Spool::open(&[dir.path().join("alerts")]);
+        let channel = "name = 'c'\nexec = { command = ['/bin/true'] }";
+        let line = Line::new(
+            toml::from_str(channel).expect("a channel"),
+            Vec::new(),
+            7,
+            spool,
+            Arc::default(),
+            Arc::new(EventLog::open(&[dir.path().join("events")])),
+        );
+        for id in ["too large", "next", "last"] {
+            line.push(message(id));
+        }
+        let front = || line.front().expect("one waits");
+        for _ in 0..REFUSALS {
+            let (number, spooled) = front();
+            assert_eq!((number, spooled.message.id.as_str()), (7, "too large"));
+            assert_eq!(line.refused(number, true), Fate::Again);
+        }
+        for id in ["next", "last"] {
+            let (number, spooled) = front();
+            assert_eq!(spooled.message.id, id);
+            // One that may pass keeps its place.
+            assert_eq!(line.refused(number, false), Fate::Again);
+            assert_eq!(front().0, number);
+            line.remove(number);
+            line.others_are_taken();
+        }
+        let (number, _) = front();
+        assert_eq!(number, 7);
+        assert_eq!(line.refused(number, true), Fate::Undeliverable);
+    }
+
+    #[test]
+    fn the_age_of_a_message_is_that_of_its_making() {
+        let made: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+        let day = Duration::from_secs(86_400);
+        assert_eq!(age_of(&message("m"), moment(made) + 6 * day), 6 * day);
+        // The clock was wrong when it was made.
+        assert_eq!(age_of(&message("m"), moment(made) - day), Duration::ZERO);
     }
 }

@@ -95,6 +95,7 @@ impl Hook {
     async fn try_to(&mut self, message: &Message) -> Result<Delivered, Refused> {
         let webhook = Arc::clone(&self.webhook);
         let hidden = Place::of(webhook.url_file.as_ref(), webhook.url_credential.as_ref());
+        let is_hidden = hidden.is_some();
         let url = match (&webhook.url, hidden) {
             (_, Some(place)) => {
                 let url = self.url.get(move || place.read()).await;
@@ -132,7 +133,9 @@ impl Hook {
             }
         };
         let (response, body) = response.map_err(|error| lost("HTTP", &error))?;
-        answer(&server, &response, &body)
+        // A page of an error may repeat the path, which may be a secret.
+        let told = hidden_or(is_hidden, &target.path, &body);
+        answer(&server, &response, told)
     }
 
     async fn tls(&mut self, ca_file: Option<PathBuf>) -> Result<Arc<ClientConfig>, Refused> {
@@ -186,6 +189,17 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     Ok((response, body))
 }
 
+/// What of an answer may be shown: nothing where the URL is kept secret, or where it repeats a part
+/// of the path.
+fn hidden_or<'a>(is_hidden: bool, path: &str, body: &'a [u8]) -> &'a [u8] {
+    let text = String::from_utf8_lossy(body);
+    let mut parts = path.split(['/', '?', '&', '=']);
+    match is_hidden || parts.any(|part| part.len() > 3 && text.contains(part)) {
+        true => &[],
+        false => body,
+    }
+}
+
 /// What an answer means.
 fn answer(server: &str, response: &Response<Incoming>, body: &[u8]) -> Result<Delivered, Refused> {
     let status = response.status();
@@ -236,5 +250,16 @@ mod tests {
             signature("key", "1700000000", b"{\"a\":1}"),
             "sha256=a438e398bfafc57e4396bb7fc2304422f0f768e965d073ca313cb52e22e6ad03"
         );
+    }
+
+    #[test]
+    fn an_answer_that_repeats_the_path_is_not_shown() {
+        let shown = |hidden, body: &'static str| {
+            hidden_or(hidden, "/services/T0/s3cret?token=abcd", body.as_bytes())
+        };
+        assert_eq!(shown(false, "invalid_payload"), b"invalid_payload");
+        assert_eq!(shown(true, "invalid_payload"), b"");
+        assert_eq!(shown(false, "no page &#47;services&#47;T0&#47;s3cret"), b"");
+        assert_eq!(shown(false, "token abcd is not valid"), b"");
     }
 }

@@ -74,6 +74,8 @@ pub(crate) struct Page {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Happened {
     pub(crate) array: Option<String>,
+    /// The array's, where its name may mean another.
+    pub(crate) uuid: Option<String>,
     pub(crate) event: &'static str,
     pub(crate) slot: Option<u8>,
     pub(crate) device: Option<String>,
@@ -210,6 +212,7 @@ impl EventLog {
             sequence: inner.next,
             time: rfc3339(time),
             array: happened.array,
+            uuid: happened.uuid,
             event: happened.event.to_owned(),
             severity: Severity::default(),
             slot: happened.slot,
@@ -407,6 +410,7 @@ pub(crate) fn describe(array: &str, record: &EventRecord) -> Happened {
     };
     Happened {
         array: Some(array.to_owned()),
+        uuid: None,
         event,
         slot: slot.map(|s| s.0),
         device: record.device.as_ref().map(|p| p.display().to_string()),

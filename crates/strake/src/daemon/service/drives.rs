@@ -26,12 +26,12 @@ impl Service {
         paths.extend(used.iter().map(|drive| PathBuf::from(&drive.device)));
         let paths = once_each(paths);
         let known: BTreeSet<Named> = used.iter().map(|drive| named(&drive.device)).collect();
-        let found = self.looks().each(&paths, move |path| {
+        let answers = self.looks().each(&paths, move |path| {
             let is_used = known.contains(&named(path));
             look(path, is_used)
         });
         let mut drives: Vec<DriveJson> = Vec::new();
-        for drive in found {
+        for drive in answers.found {
             let name = named(&drive.device);
             let at = used.iter().position(|used| named(&used.device) == name);
             drives.push(match at {

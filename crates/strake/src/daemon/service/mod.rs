@@ -45,7 +45,7 @@ use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::pools::Tries;
 use crate::daemon::service::scrubs::compares_nothing;
 use crate::daemon::service::watched::health::DriveTold;
-use crate::daemon::service::watched::missing::Missing;
+use crate::daemon::service::watched::missing::Told;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
 use crate::daemon::state::wear::WearLog;
@@ -80,7 +80,9 @@ pub(crate) struct Service {
     /// Arrays on drives, as of the last look at all drives, as if none were in service.
     found: Mutex<Vec<ArrayJson>>,
     /// Arrays that were served here and of which no member is found, as of what was told.
-    missing: Mutex<Vec<Missing>>,
+    missing: Mutex<Vec<Told>>,
+    /// Devices of which the last look at all drives does not know what they carry.
+    unread: Mutex<Vec<PathBuf>>,
     since: SystemTime,
     pool_tries: Tries,
     sources: Sources,
@@ -134,6 +136,7 @@ impl Service {
             told: Mutex::default(),
             found: Mutex::default(),
             missing: Mutex::default(),
+            unread: Mutex::default(),
             since: SystemTime::now(),
             pool_tries: Tries::default(),
             sources,
@@ -184,8 +187,10 @@ impl Service {
         } else {
             find::expand(extra)
         };
-        let found = find::group(find::members_within(&self.looks, &paths));
+        let find::Scan { members, unread } = find::scan_within(&self.looks, &paths);
+        let found = find::group(members);
         if extra.is_empty() {
+            *locked(&self.unread) = unread;
             *locked(&self.found) = found.iter().map(FoundArray::stopped_json).collect();
         }
         found
@@ -204,6 +209,11 @@ impl Service {
     /// Arrays on drives, as of the last look at all drives, as if none were in service.
     pub(crate) fn last_found(&self) -> Vec<ArrayJson> {
         locked(&self.found).clone()
+    }
+    /// Devices that did not answer the last look at all drives, or could not be read: they may carry
+    /// members.
+    pub(crate) fn unread(&self) -> Vec<PathBuf> {
+        locked(&self.unread).clone()
     }
     /// When this daemon began.
     pub(crate) fn since(&self) -> SystemTime {
@@ -252,7 +262,7 @@ impl Service {
                 .filter(|a| !known.contains(&a.uuid.to_string()))
                 .map(|found| self.placed(found.stopped_json())),
         );
-        let missing = self.dir.missing(&others, |uuid| self.is_running(uuid));
+        let missing = self.missing_beside(&others);
         let missing = missing.iter().map(|one| self.of_missing(one));
         all.extend(missing.map(|array| self.with_alerts(array)));
         all.sort_by(|a, b| a.name.cmp(&b.name));
@@ -266,9 +276,7 @@ impl Service {
         }
         match find::pick(self.scan(&[]), name) {
             Ok(found) => Ok(self.placed(found.stopped_json())),
-            Err(failure) if failure.code == Code::ArrayNotFound => {
-                self.show_missing(name).ok_or(failure)
-            }
+            Err(failure) if failure.code == Code::ArrayNotFound => self.show_missing(name, failure),
             Err(failure) => Err(failure),
         }
     }
@@ -351,7 +359,8 @@ impl Service {
         let made = make::make(&request, &names, may);
         let mut made = made.inspect_err(|_| self.dir.forget_but(&paths, &known))?;
         if !taken.is_empty() {
-            self.dir.not_expected(&taken, &self.scan(&[]));
+            let found = self.scan(&[]);
+            self.not_expected(&taken, &found);
         }
         made.notes.extend(note);
         self.events.note(Happened {
@@ -505,7 +514,8 @@ impl Service {
             tracing::warn!(%error, "the members' paths are still remembered");
         }
         self.events.note(Happened {
-            array: Some(name.to_owned()),
+            array: Some(found.name().to_string()),
+            uuid: Some(found.uuid.to_string()),
             event: "destroyed",
             cause: Some("asked".to_owned()),
             effect: Some(what.clone()),

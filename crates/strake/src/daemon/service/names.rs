@@ -11,6 +11,7 @@
 //! served.
 
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -69,16 +70,39 @@ impl Dir {
     }
     /// Arrays that have a name here, by their names.
     pub(crate) fn owned(&self) -> Vec<(ArrayName, ArrayUuid)> {
-        let files = fs::read_dir(self.names()).into_iter().flatten().flatten();
-        let owned = files.filter_map(|file| {
-            let name = file.file_name();
-            let name: ArrayName = name.to_str()?.strip_suffix(".json")?.parse().ok()?;
-            let owner = self.owner(&name)?;
-            Some((name, owner))
-        });
-        let mut owned: Vec<_> = owned.collect();
+        self.try_owned().unwrap_or_else(|error| {
+            tracing::warn!(%error, "it cannot be read which arrays are known");
+            Vec::new()
+        })
+    }
+    /// The same.
+    ///
+    /// # Errors
+    /// The folder, or a file in it, cannot be read.
+    pub(crate) fn try_owned(&self) -> io::Result<Vec<(ArrayName, ArrayUuid)>> {
+        let files = match fs::read_dir(self.names()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            files => files?,
+        };
+        let mut owned = Vec::new();
+        for file in files {
+            let name = file?.file_name();
+            let name = name.to_str().and_then(|name| name.strip_suffix(".json"));
+            let Some(name) = name.and_then(|name| name.parse::<ArrayName>().ok()) else {
+                continue;
+            };
+            let text = match read_file(self.name_file(&name)) {
+                // It was removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                text => text?,
+            };
+            let record: Option<NameRecord> = serde_json::from_slice(&text).ok();
+            if let Some(owner) = record.and_then(|record| record.uuid.parse().ok()) {
+                owned.push((name, owner));
+            }
+        }
         owned.sort();
-        owned
+        Ok(owned)
     }
 }
 

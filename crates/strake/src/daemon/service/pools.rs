@@ -494,7 +494,9 @@ impl Service {
                 ..Happened::default()
             });
             let name = found.label.name.to_string();
-            if matches!(self.pools().pick(&name), Err(f) if f.code == Code::PoolNotFound) {
+            let none = matches!(self.pools().pick(&name), Err(f) if f.code == Code::PoolNotFound);
+            // A device that does not answer may be in it.
+            if none && self.all_read() {
                 self.events.note(Happened {
                     array: Some(running.name().to_string()),
                     event: "pool_empty",

@@ -21,7 +21,6 @@ use crate::daemon::events::Happened;
 use crate::daemon::service::{Service, carry_out, outcome, own_superblock};
 use crate::daemon::state::Dir;
 use crate::drives::clean;
-use crate::drives::find::FoundArray;
 use crate::drives::machine::locate;
 use crate::drives::safety;
 use crate::view::shown_member;
@@ -46,8 +45,11 @@ impl Service {
             }
         }
         let running: Vec<ArrayUuid> = self.all_running().iter().map(|r| r.uuid).collect();
-        let scan = || self.scan(&[]);
-        let cleaned = clean_devices(&self.dir, &paths, &running, scan, request.dry_run)?;
+        let not_expected = |arrays: &BTreeSet<ArrayUuid>| {
+            let found = self.scan(&[]);
+            self.not_expected(arrays, &found);
+        };
+        let cleaned = clean_devices(&self.dir, &paths, &running, not_expected, request.dry_run)?;
         if !request.dry_run {
             for device in &cleaned.devices {
                 self.events.note(Happened {
@@ -186,13 +188,13 @@ pub(crate) fn switch_light(
     Ok(outcome(&array.name, !request.dry_run, &what))
 }
 
-/// Wipes what Strake left on these devices, or says what that is. An array of which a scan finds
-/// no member then is not expected any more.
+/// Wipes what Strake left on these devices, or says what that is. Arrays that lost members so are
+/// given to `not_expected`.
 pub(crate) fn clean_devices(
     dir: &Dir,
     paths: &[PathBuf],
     running: &[ArrayUuid],
-    scan: impl Fn() -> Vec<FoundArray>,
+    not_expected: impl Fn(&BTreeSet<ArrayUuid>),
     dry_run: bool,
 ) -> Result<CleanedJson, Failure> {
     let arrays = clean::look(paths)?.into_iter().filter_map(|f| f.array());
@@ -212,7 +214,7 @@ pub(crate) fn clean_devices(
         let _ = dir.forget_files(paths);
         let arrays: BTreeSet<ArrayUuid> = found.iter().filter_map(clean::Found::array).collect();
         if !arrays.is_empty() {
-            dir.not_expected(&arrays, &scan());
+            not_expected(&arrays);
         }
     }
     let device = |found: &clean::Found| CleanedDeviceJson {

@@ -18,14 +18,15 @@
 //! under way on it, and so is not taken back before the last of them is over.
 //!
 //! An array that was served here and of which no member is found is told when it was missing for as
-//! long as an array waits for its members.
+//! long as an array waits for its members. While a device cannot be read or gives no answer, it is
+//! told instead that its members may be there; all drives are looked at again every half a minute.
 //!
 //! Deliberately absent: taking back by itself what failed, or what an administrator put out.
 
 pub(crate) mod late;
 pub(crate) mod uevents;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,6 +39,7 @@ use crate::common::errors::Code;
 use crate::daemon::array::running::Running;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::Service;
+use crate::daemon::service::watched::missing::Missing;
 use crate::daemon::watch::late::Late;
 use crate::drives::find::{FoundArray, Readiness};
 use crate::drives::machine::sysfs;
@@ -69,6 +71,10 @@ pub(crate) struct Watcher {
     late: Late,
     /// Since when arrays are missing.
     missing: BTreeMap<ArrayUuid, Instant>,
+    /// Those of them of which it is noted that their members may be on devices that are unread.
+    not_read: BTreeSet<ArrayUuid>,
+    /// When all drives were looked at last.
+    scanned: Option<Instant>,
 }
 
 /// What calls for another look.
@@ -206,6 +212,8 @@ impl Watcher {
             tries: 0,
             late: Late::default(),
             missing: BTreeMap::new(),
+            not_read: BTreeSet::new(),
+            scanned: None,
         }
     }
 
@@ -221,6 +229,7 @@ impl Watcher {
             || self.resized
             || self.late.looks()
             || self.service.looks().waits()
+            || !self.service.unread().is_empty()
             || self.missing.len() > self.service.told_missing().len()
             || !self.waiting.is_empty();
         match !told || waits || self.seen.iter().any(file) {
@@ -237,7 +246,10 @@ impl Watcher {
 
     /// Tells of arrays that are missing for long enough, and of those no more that are not.
     fn look_for_missing(&mut self, now: Instant) {
-        let mut missing = self.service.seems_missing();
+        // It cannot be read which arrays are known: all stays as it is.
+        let Ok(mut missing) = self.service.seems_missing() else {
+            return;
+        };
         // After a stop a user may take its drives away.
         missing.retain(|one| !self.service.is_stopped(one.uuid));
         self.missing
@@ -245,21 +257,33 @@ impl Watcher {
         for one in &missing {
             self.missing.entry(one.uuid).or_insert(now);
         }
-        let wait = self.degraded.wait;
-        missing.retain(|one| {
-            self.missing
-                .get(&one.uuid)
-                .is_some_and(|at| now >= *at + wait)
-        });
         let told = self.service.told_missing();
-        if missing.iter().any(|one| !told.contains(one)) {
+        let is_told = |one: &Missing| told.iter().any(|told| told.missing == *one);
+        missing.retain(|one| {
+            let wait = || {
+                let own = self.service.dir().placement(one.uuid).degraded;
+                self.degraded.with(own).wait
+            };
+            let since = self.missing.get(&one.uuid);
+            is_told(one) || since.is_some_and(|at| now >= *at + wait())
+        });
+        self.not_read
+            .retain(|uuid| missing.iter().any(|one| one.uuid == *uuid));
+        if !self.service.unread().is_empty() {
+            // Their members may be there.
+            for one in missing.iter().filter(|one| !is_told(one)) {
+                if self.not_read.insert(one.uuid) {
+                    self.service.note_unread(one);
+                }
+            }
+            return;
+        }
+        if missing.iter().any(|one| !is_told(one)) {
             // One that was made since the last look at all drives is found by another.
             let found = self.service.missing();
             missing.retain(|one| found.contains(one));
         }
-        if missing != told {
-            self.service.tell_missing(missing);
-        }
+        self.service.tell_missing(missing);
     }
 
     fn look_at_drives(&mut self, now: Instant) {
@@ -294,9 +318,13 @@ impl Watcher {
             .values()
             .any(|w| w.refused_with.is_none() && now >= w.since + w.wait);
         let asked = news.settings && !self.waiting.is_empty();
-        if !changed && !due && !late && !asked && !news.stopped {
+        // Nothing tells when a device can be read again that gave an error.
+        let unread = !self.service.unread().is_empty()
+            && self.scanned.is_none_or(|at| now >= at + PERIOD_TOLD);
+        if !changed && !due && !late && !asked && !news.stopped && !unread {
             return;
         }
+        self.scanned = Some(now);
         let first = self.seen.is_empty();
         self.seen = fingerprint;
         let found = self.service.scan(&[]);
@@ -375,6 +403,7 @@ impl Watcher {
         }
         self.service.events().note(Happened {
             array: Some(array.name().to_string()),
+            uuid: Some(array.uuid.to_string()),
             event: "start_refused",
             cause: Some(format!("{}: {}", failure.code.name(), failure.found)),
             effect: Some(failure.cure),
@@ -397,9 +426,9 @@ impl Watcher {
                 e.event == "member_out" && cause == "timed_out"
                     || e.event == "member_set_aside" && cause.starts_with("device-busy")
             }),
-            names: any(&["renamed", "imported", "destroyed"]),
+            names: any(&["renamed", "imported", "destroyed", "forgotten"]),
             settings: any(&["settings_changed"]),
-            stopped: any(&["stopped", "destroyed", "renamed", "cleaned"]),
+            stopped: any(&["stopped", "destroyed", "renamed", "cleaned", "forgotten"]),
         }
     }
 
@@ -563,5 +592,35 @@ mod tests {
         rig.watcher.look(at(30));
         assert!(!rig.is_missing(), "it is taken back");
         rig.service.stop_all();
+    }
+
+    /// Alerts and metrics look while the watcher starts what came back.
+    #[test]
+    fn an_array_that_came_back_is_not_missing_before_the_look_that_found_it_ends() {
+        let rig = Rig::new();
+        rig.service.stop_all();
+        let dir = Dir::at(&rig._folder.path().join("run"));
+        let service = Arc::new(Service::new(dir, Sources::default(), Limits::default()));
+        let rule = Rule {
+            start: DegradedStart::Allow,
+            wait: Duration::ZERO,
+        };
+        let mut watcher = Watcher::new(Arc::clone(&service), rule);
+        let first = rig.second.with_file_name("a");
+        let away = |path: &Path| path.with_extension("away");
+        for path in [&first, &rig.second] {
+            std::fs::rename(path, away(path)).expect("unplugged");
+        }
+        watcher.look(Instant::now());
+        assert_eq!(service.told_missing().len(), 1);
+        for path in [&first, &rig.second] {
+            std::fs::rename(away(path), path).expect("plugged");
+        }
+        service.scan(&[]);
+        assert!(service.told_missing().is_empty());
+        assert!(service.seen().iter().all(|seen| !seen.array.not_found));
+        watcher.look(Instant::now());
+        assert!(service.running("data").is_ok(), "it serves");
+        service.stop_all();
     }
 }

@@ -31,6 +31,15 @@ pub(crate) struct Looks {
     state: Arc<Mutex<State>>,
 }
 
+/// What devices say.
+#[derive(Debug)]
+pub(crate) struct Answers<T> {
+    /// Of those that answered, in their order.
+    pub(crate) found: Vec<T>,
+    /// Those that are there and did not answer.
+    pub(crate) silent: Vec<PathBuf>,
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// Devices that a thread is at.
@@ -77,27 +86,39 @@ impl Looks {
 
     /// What `look` says of each of these devices, in their order; the same device under two names
     /// counts once. One that does not answer in time, or has a look that has not come back yet, is
-    /// left out.
+    /// named as silent.
     pub(crate) fn each<T: Send + 'static>(
         &self,
         paths: &[PathBuf],
         look: impl Fn(&Path) -> T + Clone + Send + 'static,
-    ) -> Vec<T> {
+    ) -> Answers<T> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let paths: Vec<&PathBuf> = sysfs::each_once(paths).collect();
-        let parts = paths.chunks(AT_ONCE);
-        parts.flat_map(|part| self.some(part, &look)).collect()
+        let mut all = Answers {
+            found: Vec::new(),
+            silent: Vec::new(),
+        };
+        for part in paths.chunks(AT_ONCE) {
+            self.some(part, &look, &mut all);
+        }
+        all
     }
 
     fn some<T: Send + 'static>(
         &self,
         paths: &[&PathBuf],
         look: &(impl Fn(&Path) -> T + Clone + Send + 'static),
-    ) -> Vec<T> {
+        all: &mut Answers<T>,
+    ) {
         let (sender, receiver) = channel();
         let mut asked = Vec::new();
         for (index, path) in paths.iter().enumerate() {
-            let Some(at) = self.begin(path) else {
+            // It is not there.
+            let Ok(device) = sysfs::identity(path) else {
+                continue;
+            };
+            let Some(at) = self.begin(device) else {
+                all.silent.push((*path).clone());
                 continue;
             };
             asked.push((index, at.device));
@@ -113,6 +134,7 @@ impl Looks {
             if let Err(error) = begun {
                 tracing::warn!(%error, "no thread to look at a device");
                 asked.pop();
+                all.silent.push(paths[index].clone());
             }
         }
         drop(sender);
@@ -128,14 +150,14 @@ impl Looks {
         for (index, device) in asked {
             if found[index].is_none() {
                 self.give_up(paths[index], device);
+                all.silent.push(paths[index].clone());
             }
         }
-        found.into_iter().flatten().collect()
+        all.found.extend(found.into_iter().flatten());
     }
 
     /// Nobody is at this device now.
-    fn begin(&self, path: &Path) -> Option<At> {
-        let device = sysfs::identity(path).ok()?;
+    fn begin(&self, device: Identity) -> Option<At> {
         let state = Arc::clone(&self.state);
         locked(&state).busy.insert(device).then_some(())?;
         Some(At { state, device })
@@ -226,8 +248,9 @@ mod tests {
         let looks = Looks::with(Duration::from_millis(200));
         for _ in 0..3 {
             let begun = Instant::now();
-            let found = looks.each(&paths, look);
-            assert_eq!(names(&found), ["a", "z"]);
+            let answers = looks.each(&paths, look);
+            assert_eq!(names(&answers.found), ["a", "z"]);
+            assert_eq!(names(&answers.silent), ["hangs"]);
             assert!(begun.elapsed() < Duration::from_secs(30));
             assert!(looks.waits() && !looks.came_back());
         }
@@ -239,8 +262,9 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(!looks.waits() && !looks.came_back(), "told once");
-        let found = looks.each(&paths, look);
-        assert_eq!(names(&found), ["a", "hangs", "z"]);
+        let answers = looks.each(&paths, look);
+        assert_eq!(names(&answers.found), ["a", "hangs", "z"]);
+        assert!(answers.silent.is_empty(), "{answers:?}");
         assert_eq!(HANG.most.load(Ordering::SeqCst), 1);
     }
 
@@ -257,7 +281,8 @@ mod tests {
         let first = paths.clone();
         paths.push(link);
         let looks = Looks::default();
-        assert_eq!(looks.each(&paths, |path: &Path| path.to_owned()), first);
+        let answers = looks.each(&paths, |path: &Path| path.to_owned());
+        assert_eq!(answers.found, first);
         assert!(!looks.waits());
     }
 
@@ -278,7 +303,7 @@ mod tests {
                 .map(|_| scope.spawn(|| looks.each(&paths, slow)))
                 .collect();
             for found in both {
-                assert_eq!(found.join().expect("no thread panics"), paths);
+                assert_eq!(found.join().expect("no thread panics").found, paths);
             }
         });
     }
@@ -290,10 +315,11 @@ mod tests {
         std::fs::write(&path, "").expect("written");
         let looks = Looks::default();
         let begun = Instant::now();
-        let found = looks.each(std::slice::from_ref(&path), |_: &Path| -> u8 {
+        let answers = looks.each(std::slice::from_ref(&path), |_: &Path| -> u8 {
             panic!("as planned")
         });
-        assert!(found.is_empty() && begun.elapsed() < PATIENCE);
-        assert_eq!(looks.each(&[path], |_: &Path| 7), [7]);
+        assert!(answers.found.is_empty() && begun.elapsed() < PATIENCE);
+        assert_eq!(answers.silent, std::slice::from_ref(&path));
+        assert_eq!(looks.each(&[path], |_: &Path| 7).found, [7]);
     }
 }

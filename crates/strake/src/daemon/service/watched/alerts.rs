@@ -30,8 +30,7 @@ impl Service {
     /// drives.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         let running = self.all_running();
-        let missing = self.told_missing();
-        let missing = missing.iter().map(|one| self.of_missing(one));
+        let missing = self.told_missing().into_iter().map(|one| one.json);
         let others = self.not_running().into_iter().chain(missing);
         let others = others.map(|array| Seen {
             array,

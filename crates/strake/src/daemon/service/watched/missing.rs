@@ -7,16 +7,20 @@
 //!
 //! Invariants: a missing array is shown at once, and told (event, alert, metric) when it was
 //! missing for as long as arrays wait for their members; one that a user stopped in this life of
-//! the daemon is not told. What is shown comes from what is kept of its slots; nothing is guessed,
+//! the daemon is not told. While a device does not answer or cannot be read, no array is missing: its
+//! members may be there. What is shown comes from what is kept of its slots; nothing is guessed,
 //! so its level and size are not known. Deliberately absent: arrays with some of their members
 //! (`watch`).
 
 use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
 
 use strake_format::{ArrayName, ArrayUuid};
 
 use crate::api::{ArrayJson, DryRequest, MemberJson, OutcomeJson};
 use crate::common::errors::{Code, Failure};
+use crate::common::size;
 use crate::daemon::array::running;
 use crate::daemon::events::Happened;
 use crate::daemon::service::{Service, locked, outcome};
@@ -30,22 +34,51 @@ pub(crate) struct Missing {
     pub(crate) uuid: ArrayUuid,
 }
 
+/// A missing array of which it was told.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) missing: Missing,
+    /// As `show` tells it.
+    pub(crate) json: ArrayJson,
+}
+
+/// Devices of which it is not known what they carry.
+fn unread_text(unread: &[PathBuf]) -> String {
+    let paths: Vec<String> = unread.iter().map(|p| p.display().to_string()).collect();
+    format!(
+        "{} that cannot be read, or give no answer: {}",
+        size::count(paths.len(), "device"),
+        paths.join(", ")
+    )
+}
+
+/// It is not known whether an array is missing.
+fn silent(name: &ArrayName, unread: &[PathBuf]) -> Failure {
+    let found = format!("members of {name} may be on {}", unread_text(unread));
+    let cure = "look at the kernel log; mend these devices, or remove them from the machine (echo 1 \
+                > /sys/block/NAME/device/delete), and try again";
+    Failure::new(Code::DeviceSilent, found).cure(cure.to_owned())
+}
+
 impl Dir {
     /// Known arrays that are neither served nor found.
+    ///
+    /// # Errors
+    /// It cannot be read which are known.
     pub(crate) fn missing(
         &self,
         found: &[FoundArray],
         serves: impl Fn(ArrayUuid) -> bool,
-    ) -> Vec<Missing> {
+    ) -> io::Result<Vec<Missing>> {
         let is_there = |uuid: ArrayUuid| {
             // A restore that was cut off has taken its devices.
             serves(uuid)
                 || found.iter().any(|a| a.uuid == uuid)
                 || self.begun(uuid, found).is_some()
         };
-        let known = self.owned().into_iter();
+        let known = self.try_owned()?.into_iter();
         let missing = known.filter(|(_, uuid)| !is_there(*uuid));
-        missing.map(|(name, uuid)| Missing { name, uuid }).collect()
+        Ok(missing.map(|(name, uuid)| Missing { name, uuid }).collect())
     }
 
     /// A missing array as `show` tells it: what its slots had.
@@ -71,17 +104,22 @@ impl Dir {
     /// Forgets a missing array, or says what that would be.
     ///
     /// # Errors
-    /// There is no such array, or members of it are found.
+    /// There is no such array, members of it are found, or may be on a device that is unread.
     pub(crate) fn forget_missing(
         &self,
         found: &[FoundArray],
+        unread: &[PathBuf],
         serves: impl Fn(ArrayUuid) -> bool,
         name: &str,
         dry_run: bool,
     ) -> Result<(Missing, OutcomeJson), Failure> {
         let is_meant =
             |array: &ArrayName, uuid: ArrayUuid| array.as_str() == name || uuid.to_string() == name;
-        let mut missing = self.missing(found, serves).into_iter();
+        let missing = self.missing(found, serves).map_err(|error| {
+            let folder = self.names();
+            Failure::new(Code::Io, format!("{}: {error}", folder.display()))
+        })?;
+        let mut missing = missing.into_iter();
         let Some(missing) = missing.find(|one| is_meant(&one.name, one.uuid)) else {
             let known = self.owned();
             let mut here = found
@@ -107,6 +145,9 @@ impl Dir {
                 None => Failure::new(Code::ArrayNotFound, format!("no array {name} is known")),
             });
         };
+        if !unread.is_empty() {
+            return Err(silent(&missing.name, unread));
+        }
         running::not_left_in_use(self, missing.uuid)?;
         let name = missing.name.to_string();
         if dry_run {
@@ -122,37 +163,97 @@ impl Dir {
     }
 
     /// Devices were wiped or overwritten as a user asked: those of these arrays of which none is
-    /// left are not missing.
-    pub(crate) fn not_expected(&self, arrays: &BTreeSet<ArrayUuid>, found: &[FoundArray]) {
-        for array in arrays {
-            if !found.iter().any(|a| a.uuid == *array) {
-                self.disown(*array, None);
-            }
+    /// left are not missing. Which these are.
+    pub(crate) fn not_expected(
+        &self,
+        arrays: &BTreeSet<ArrayUuid>,
+        found: &[FoundArray],
+        unread: &[PathBuf],
+    ) -> Vec<Missing> {
+        if !unread.is_empty() {
+            return Vec::new();
         }
+        let mut all = self.owned();
+        all.retain(|(_, uuid)| {
+            arrays.contains(uuid) && !found.iter().any(|array| array.uuid == *uuid)
+        });
+        let gone = all.into_iter().map(|(name, uuid)| {
+            self.disown(uuid, None);
+            Missing { name, uuid }
+        });
+        gone.collect()
     }
 }
 
 impl Service {
-    /// Known arrays without any member, by a look at all drives.
+    /// Known arrays without any member, by a look at all drives; none while one is unread.
     pub(crate) fn missing(&self) -> Vec<Missing> {
         let found = self.scan(&[]);
-        self.dir.missing(&found, |uuid| self.is_running(uuid))
+        self.missing_beside(&found)
     }
 
-    /// The same by the last look at all drives: no drive is asked.
-    pub(crate) fn seems_missing(&self) -> Vec<Missing> {
+    /// The same with what the last look at all drives found.
+    pub(crate) fn missing_beside(&self, found: &[FoundArray]) -> Vec<Missing> {
+        if !self.unread().is_empty() {
+            return Vec::new();
+        }
+        let missing = self.dir.missing(found, |uuid| self.is_running(uuid));
+        missing.unwrap_or_else(|error| {
+            tracing::warn!(%error, "it cannot be read which arrays are known");
+            Vec::new()
+        })
+    }
+
+    /// Are all devices read that are there? Looks at them.
+    pub(crate) fn all_read(&self) -> bool {
+        self.scan(&[]);
+        self.unread().is_empty()
+    }
+
+    /// Known arrays of which no member was found by the last look at all drives, whether or not all
+    /// of them were read: no drive is asked.
+    ///
+    /// # Errors
+    /// It cannot be read which are known.
+    pub(crate) fn seems_missing(&self) -> io::Result<Vec<Missing>> {
         let found: BTreeSet<String> = self.last_found().into_iter().map(|a| a.uuid).collect();
         let serves = |uuid: ArrayUuid| self.is_running(uuid) || found.contains(&uuid.to_string());
         self.dir.missing(&[], serves)
     }
 
     /// The missing array of that name or uuid, as `show` tells it.
-    pub(crate) fn show_missing(&self, name: &str) -> Option<ArrayJson> {
-        let missing = self.missing();
+    ///
+    /// # Errors
+    /// `not_found` where there is none; it is not known whether it is missing.
+    pub(crate) fn show_missing(
+        &self,
+        name: &str,
+        not_found: Failure,
+    ) -> Result<ArrayJson, Failure> {
+        self.scan(&[]);
+        let missing = self.seems_missing().unwrap_or_default();
         let mut missing = missing.iter();
-        let meant =
-            missing.find(|one| one.name.as_str() == name || one.uuid.to_string() == name)?;
-        Some(self.with_alerts(self.of_missing(meant)))
+        let is_meant = |one: &&Missing| one.name.as_str() == name || one.uuid.to_string() == name;
+        let meant = missing.find(is_meant).ok_or(not_found)?;
+        match self.unread() {
+            unread if unread.is_empty() => Ok(self.with_alerts(self.of_missing(meant))),
+            unread => Err(silent(&meant.name, &unread)),
+        }
+    }
+
+    /// Notes that no member of an array is found, while devices are unread.
+    pub(crate) fn note_unread(&self, array: &Missing) {
+        self.events.note(Happened {
+            array: Some(array.name.to_string()),
+            uuid: Some(array.uuid.to_string()),
+            event: "array_not_read",
+            cause: Some(format!(
+                "its members may be on {}",
+                unread_text(&self.unread())
+            )),
+            effect: Some("it is served when they can be read".to_owned()),
+            ..Happened::default()
+        });
     }
 
     /// A missing array as `show` tells it.
@@ -163,16 +264,34 @@ impl Service {
         }
     }
 
-    /// Missing arrays of which it was told.
-    pub(crate) fn told_missing(&self) -> Vec<Missing> {
-        locked(&self.missing).clone()
+    /// Missing arrays of which it was told, as `show` tells them; no drive and no file is read. One
+    /// that has come back is left out before the watcher ends its look.
+    pub(crate) fn told_missing(&self) -> Vec<Told> {
+        let found: BTreeSet<String> = self.last_found().into_iter().map(|a| a.uuid).collect();
+        let is_there =
+            |one: &Told| self.is_running(one.missing.uuid) || found.contains(&one.json.uuid);
+        let told = locked(&self.missing).clone();
+        told.into_iter().filter(|one| !is_there(one)).collect()
     }
 
     /// These arrays are missing, and have been for long enough; what is new becomes an event.
     pub(crate) fn tell_missing(&self, missing: Vec<Missing>) {
-        let before = std::mem::replace(&mut *locked(&self.missing), missing.clone());
-        for array in missing.iter().filter(|array| !before.contains(array)) {
-            let json = self.of_missing(array);
+        let before = locked(&self.missing).clone();
+        let told = missing.into_iter().map(|one| {
+            let known = before.iter().find(|told| told.missing == one).cloned();
+            known.unwrap_or_else(|| Told {
+                json: self.of_missing(&one),
+                missing: one,
+            })
+        });
+        let told: Vec<Told> = told.collect();
+        locked(&self.missing).clone_from(&told);
+        let is_new = |one: &&Told| !before.iter().any(|told| told.missing == one.missing);
+        for Told {
+            missing: array,
+            json,
+        } in told.iter().filter(is_new)
+        {
             let had = json.members.iter().filter_map(|m| {
                 let was = m.was.as_ref()?;
                 let serial = was.serial.as_ref();
@@ -182,6 +301,7 @@ impl Service {
             let had: Vec<String> = had.collect();
             self.events.note(Happened {
                 array: Some(array.name.to_string()),
+                uuid: Some(array.uuid.to_string()),
                 event: "array_not_found",
                 cause: Some(match had.is_empty() {
                     true => "no drive carries a member of it".to_owned(),
@@ -202,20 +322,33 @@ impl Service {
         let _change = self.change(name)?;
         let found = self.scan(&[]);
         let serves = |uuid| self.is_running(uuid);
-        let (missing, done) = self
-            .dir
-            .forget_missing(&found, serves, name, asked.dry_run)?;
+        let unread = self.unread();
+        let (missing, done) =
+            self.dir
+                .forget_missing(&found, &unread, serves, name, asked.dry_run)?;
         if done.changed {
-            locked(&self.missing).retain(|one| *one != missing);
-            self.events.note(Happened {
-                array: Some(missing.name.to_string()),
-                event: "forgotten",
-                cause: Some("asked".to_owned()),
-                effect: Some(format!("array {}", missing.uuid)),
-                ..Happened::default()
-            });
+            self.note_forgotten(&missing, "asked");
         }
         Ok(done)
+    }
+
+    fn note_forgotten(&self, missing: &Missing, cause: &str) {
+        locked(&self.missing).retain(|one| one.missing != *missing);
+        self.events.note(Happened {
+            array: Some(missing.name.to_string()),
+            uuid: Some(missing.uuid.to_string()),
+            event: "forgotten",
+            cause: Some(cause.to_owned()),
+            effect: Some(format!("array {}", missing.uuid)),
+            ..Happened::default()
+        });
+    }
+
+    /// These arrays are not expected any more where nothing of them is left.
+    pub(crate) fn not_expected(&self, arrays: &BTreeSet<ArrayUuid>, found: &[FoundArray]) {
+        for missing in self.dir.not_expected(arrays, found, &self.unread()) {
+            self.note_forgotten(&missing, "its devices were wiped or overwritten");
+        }
     }
 }
 
@@ -230,10 +363,11 @@ mod tests {
         dir.make().expect("folders");
         let name = |text: &str| text.parse::<ArrayName>().expect("a name");
         let (first, second) = (ArrayUuid([1; 16]), ArrayUuid([2; 16]));
-        assert_eq!(dir.missing(&[], |_| false), []);
+        let known = |serves: &dyn Fn(ArrayUuid) -> bool| dir.missing(&[], serves).expect("read");
+        assert_eq!(known(&|_| false), []);
         dir.own(&name("data"), first);
         dir.own(&name("more"), second);
-        let missing = dir.missing(&[], |uuid| uuid == second);
+        let missing = known(&|uuid| uuid == second);
         let [one] = &missing[..] else {
             panic!("{missing:?}")
         };
@@ -241,15 +375,28 @@ mod tests {
         let json = dir.missing_json(one);
         assert!(json.not_found && json.startable == Some(false));
         let forget = |serves: &dyn Fn(ArrayUuid) -> bool, name: &str, dry_run| {
-            let done = dir.forget_missing(&[], serves, name, dry_run);
+            let done = dir.forget_missing(&[], &[], serves, name, dry_run);
             done.map(|(_, done)| done.changed).map_err(|f| f.code)
         };
         let nothing = |_| false;
         assert_eq!(forget(&nothing, "data", true), Ok(false));
         assert_eq!(forget(&|_| true, "data", false), Err(Code::ArrayInUse));
+        // Its members may be on a drive that hangs.
+        let hangs = [PathBuf::from("/dev/hangs")];
+        let refused = dir.forget_missing(&[], &hangs, nothing, "data", false);
+        let refused = refused.expect_err("refused");
+        assert_eq!(refused.code, Code::DeviceSilent, "{refused:?}");
+        assert!(refused.found.contains("/dev/hangs"), "{refused:?}");
+        assert_eq!(dir.not_expected(&BTreeSet::from([first]), &[], &hangs), []);
+        assert_eq!(known(&nothing).len(), 2);
         assert_eq!(forget(&nothing, &first.to_string(), false), Ok(true));
         assert_eq!(forget(&nothing, "data", false), Err(Code::ArrayNotFound));
-        dir.not_expected(&BTreeSet::from([second]), &[]);
-        assert_eq!(dir.missing(&[], nothing), []);
+        let gone = dir.not_expected(&BTreeSet::from([second]), &[], &[]);
+        assert_eq!(gone.len(), 1);
+        assert_eq!(known(&nothing), []);
+        // A names folder that cannot be read says nothing of arrays.
+        std::fs::remove_dir_all(dir.names()).expect("removed");
+        std::fs::write(dir.names(), b"").expect("written");
+        assert!(dir.missing(&[], nothing).is_err());
     }
 }
