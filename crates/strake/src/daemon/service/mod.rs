@@ -210,8 +210,8 @@ impl Service {
     pub(crate) fn last_found(&self) -> Vec<ArrayJson> {
         locked(&self.found).clone()
     }
-    /// Devices that did not answer the last look at all drives, or could not be read: they may carry
-    /// members.
+    /// Devices that did not answer the last look at all drives, or could not be read: they may
+    /// carry members.
     pub(crate) fn unread(&self) -> Vec<PathBuf> {
         locked(&self.unread).clone()
     }

@@ -7,10 +7,10 @@
 //!
 //! Invariants: a missing array is shown at once, and told (event, alert, metric) when it was
 //! missing for as long as arrays wait for their members; one that a user stopped in this life of
-//! the daemon is not told. While a device does not answer or cannot be read, no array is missing: its
-//! members may be there. What is shown comes from what is kept of its slots; nothing is guessed,
-//! so its level and size are not known. Deliberately absent: arrays with some of their members
-//! (`watch`).
+//! the daemon is not told. While a device does not answer or cannot be read, none is told as
+//! missing and none is forgotten: its members may be there. What is shown comes from what is kept
+//! of its slots; nothing is guessed, so its level and size are not known. Deliberately absent:
+//! arrays with some of their members (`watch`).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -55,8 +55,8 @@ fn unread_text(unread: &[PathBuf]) -> String {
 /// It is not known whether an array is missing.
 fn silent(name: &ArrayName, unread: &[PathBuf]) -> Failure {
     let found = format!("members of {name} may be on {}", unread_text(unread));
-    let cure = "look at the kernel log; mend these devices, or remove them from the machine (echo 1 \
-                > /sys/block/NAME/device/delete), and try again";
+    let cure = "look at the kernel log; mend these devices, or remove them from the machine \
+                (echo 1 > /sys/block/NAME/device/delete), and try again";
     Failure::new(Code::DeviceSilent, found).cure(cure.to_owned())
 }
 
@@ -189,14 +189,14 @@ impl Service {
     /// Known arrays without any member, by a look at all drives; none while one is unread.
     pub(crate) fn missing(&self) -> Vec<Missing> {
         let found = self.scan(&[]);
-        self.missing_beside(&found)
+        match self.unread().is_empty() {
+            true => self.missing_beside(&found),
+            false => Vec::new(),
+        }
     }
 
-    /// The same with what the last look at all drives found.
+    /// Known arrays of which no member is among these, as `show` lists them.
     pub(crate) fn missing_beside(&self, found: &[FoundArray]) -> Vec<Missing> {
-        if !self.unread().is_empty() {
-            return Vec::new();
-        }
         let missing = self.dir.missing(found, |uuid| self.is_running(uuid));
         missing.unwrap_or_else(|error| {
             tracing::warn!(%error, "it cannot be read which arrays are known");
