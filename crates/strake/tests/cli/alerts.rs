@@ -674,7 +674,7 @@ fn mail_by_sendmail_has_its_arguments_and_its_failures_are_named() {
             "cat > /dev/null; echo 'queue is full' >&2; exit 75",
             "exit status: 75: queue is full",
         ),
-        ("hasty", "sleep 100", "no end within 2 s"),
+        ("hasty", "sleep 100", "did not end within 2 s"),
     ] {
         rig.file_of("sendmail", &script(text), 0o755);
         let error = rig.fails(&["alert", "test", channel]);

@@ -89,6 +89,11 @@ impl Mailer {
         }
     }
 
+    /// Does a program take the mail?
+    pub(super) fn runs_a_program(&self) -> bool {
+        self.sendmail.is_some()
+    }
+
     /// Sends it to all that are not in `done`, and puts those there that took it.
     pub(super) async fn send(
         &mut self,

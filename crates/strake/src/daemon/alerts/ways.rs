@@ -114,10 +114,12 @@ impl Courier {
     ) -> Result<Delivered, Refused> {
         let patience = self.patience;
         // A program is killed, and what it said is told.
-        let more = match &self.way {
-            Way::Exec(_) => Duration::from_secs(1),
-            Way::Mail(_) | Way::Webhook(_) => Duration::ZERO,
+        let runs_a_program = match &self.way {
+            Way::Exec(_) => true,
+            Way::Mail(mailer) => mailer.runs_a_program(),
+            Way::Webhook(_) => false,
         };
+        let more = Duration::from_secs(u64::from(runs_a_program));
         let attempt = async {
             match &mut self.way {
                 Way::Mail(mailer) => mailer.send(message, done, patience).await,
