@@ -218,6 +218,9 @@ scenario_drive_logs() {
             "bytes written to drive $n"
         [ "$(told "$n" .host_written_bytes)" -gt 0 ] || fail "drive $n counted nothing"
     done
+    # 64 MiB of a file on four strips of five.
+    same "$(jq '[.members[] | .host_written_bytes > 16 * 1048576] | all' <<<"$wear")" true "every drive counts what was written"
+    same "$(jq '[.members[] | .media_written_bytes == null] | all' <<<"$wear")" true "media bytes of drives that do not tell them"
     same "$(jq -c '[.members[].warnings | length]' <<<"$wear")" '[0,0,0,2,0]' "warnings"
     same "$(told 3 .warnings)" '["available spare below threshold","media read only"]' "warnings of drive 3"
     # As fixtures are recorded; see crates/strake/tests/pages.

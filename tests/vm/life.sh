@@ -47,18 +47,6 @@ scenario_filesystems() {
     same "$(digest "$MNT/a" 96)" "$sum" "digest after remount"
     umount_fs
     user e2fsck -fn "$dev"
-    wear_told
-}
-
-# What the drives themselves report of wear: each its serial number, and what was written to it.
-wear_told() {
-    local wear
-    wear=$(strake show data --wear --json) || return 1
-    say "drive 0: $(jq -c '.members[0] | [.model, .temperature_c, .percentage_used, .host_written_bytes]' <<<"$wear")"
-    same "$(jq -r '[.members[].serial] | join(" ")' <<<"$wear")" "SN0 SN1 SN2 SN3 SN4" "serial numbers told by the drives"
-    # 192 MiB of files on four strips of five: every drive has at least a quarter of that.
-    same "$(jq '[.members[] | .host_written_bytes > 48 * 1048576] | all' <<<"$wear")" true "every drive counts what was written"
-    same "$(jq '[.members[] | .media_written_bytes == null] | all' <<<"$wear")" true "media bytes of drives that do not tell them"
 }
 
 # xfs_info counts in blocks; its spacing is its own.

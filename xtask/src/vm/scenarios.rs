@@ -99,14 +99,10 @@ pub(crate) const BOOTS: [Boot; 15] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 150,
+        usual_s: 100,
         limit_s: 1800,
         ublk_mode: None,
         scenarios: &[
-            scenario(
-                "filesystems",
-                "RAID 5: xfs and ext4 see the stripe; fio, remount, verify",
-            ),
             scenario(
                 "hot-unplug",
                 "a drive is pulled under fio; the spare is rebuilt by itself",
@@ -125,10 +121,14 @@ pub(crate) const BOOTS: [Boot; 15] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 80,
+        usual_s: 110,
         limit_s: 1800,
         ublk_mode: Some(USER_COPY),
         scenarios: &[
+            scenario(
+                "filesystems",
+                "RAID 5: xfs and ext4 see the stripe; fio, remount, verify",
+            ),
             scenario(
                 "daemon-kill",
                 "SIGKILL under a mounted filesystem; no I/O error comes of it",
