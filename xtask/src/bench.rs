@@ -41,17 +41,29 @@ impl Bench {
         if self.program {
             return Ok(Some(door::command(self.package, args)));
         }
+        let tail = std::iter::once("--").chain(args.iter().copied());
+        self.cargo_bench(&tail.collect::<Vec<_>>())
+    }
+
+    /// The command that builds what cargo runs of it; `None` where that is nothing.
+    pub(crate) fn build(self) -> Result<Option<Vec<String>>> {
+        match self.program {
+            true => Ok(None),
+            false => self.cargo_bench(&["--no-run"]),
+        }
+    }
+
+    fn cargo_bench(self, tail: &[&str]) -> Result<Option<Vec<String>>> {
         let benches = host::targets(&host::metadata()?, self.package, "bench");
         if benches.is_empty() {
             return Ok(None);
         }
-        let head = ["bench", "-p", self.package].map(str::to_owned);
-        let chosen = benches
-            .into_iter()
-            .flat_map(|bench| ["--bench".to_owned(), bench]);
-        let tail = std::iter::once("--".to_owned()).chain(args.iter().map(|&arg| arg.to_owned()));
-        let argv = std::iter::once(host::cargo()).chain(head);
-        Ok(Some(argv.chain(chosen).chain(tail).collect()))
+        let mut argv = vec![host::cargo()];
+        argv.extend(["bench", "-p", self.package].map(str::to_owned));
+        let chosen = benches.into_iter();
+        argv.extend(chosen.flat_map(|bench| ["--bench".to_owned(), bench]));
+        argv.extend(tail.iter().map(|&arg| arg.to_owned()));
+        Ok(Some(argv))
     }
 }
 

@@ -109,6 +109,7 @@ fn steps(quick: bool) -> Vec<Step> {
     }
     steps.push(step("kernels", vm::kernels).beside());
     steps.extend(build);
+    steps.push(step("benchmark build", || test::bench_build(&BENCHES)));
     steps.push(torture);
     steps.push(step("virtual machine", vm::step).beside());
     steps.push(step("vm bench smoke", vm::bench::smoke).beside());
