@@ -222,8 +222,9 @@ missing() {
     is_mounted || bad missing-member "/srv/data is not mounted"
     whole || bad missing-member "a file has other bytes"
     is_state degraded || bad missing-member "the array is $(strake show data --json | jq -r .state)"
-    until_true 30 grep -qs '^data: .*degraded' $WORK/alerts ||
-        bad missing-member "no alert says that data is degraded: $(tail -5 $WORK/alerts 2>&1)"
+    # Another array may be told of in the same message.
+    until_true 30 grep -qsE '^([^:]* )?data( [^:]*)?: .*degraded' $WORK/alerts ||
+        bad missing-member "no alert says that data is degraded: $(tail -5 $WORK/alerts 2>&1 | tr '\n' ';')"
     good missing-member
 }
 lose_member() {
