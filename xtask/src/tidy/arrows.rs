@@ -16,7 +16,7 @@ struct Arrows {
     tests: &'static [&'static str],
 }
 
-const TABLE: [Arrows; 9] = [
+const TABLE: [Arrows; 13] = [
     Arrows {
         of: "strake-parity",
         normal: &[],
@@ -35,7 +35,12 @@ const TABLE: [Arrows; 9] = [
     // The simulator is a test as a whole: its checkers recompute parity on their own.
     Arrows {
         of: "strake-sim",
-        normal: &["strake-engine", "strake-format", "strake-parity"],
+        normal: &[
+            "strake-engine",
+            "strake-format",
+            "strake-parity",
+            "strake-flash",
+        ],
         tests: &[],
     },
     // A test as a whole, too: the simulator's oracle judges what the real runtime serves.
@@ -60,9 +65,41 @@ const TABLE: [Arrows; 9] = [
         normal: &["strake-runtime", "strake-engine", "strake-format"],
         tests: &[],
     },
+    // A model of a drive that knows nothing of arrays.
+    Arrows {
+        of: "strake-flash",
+        normal: &[],
+        tests: &[],
+    },
+    Arrows {
+        of: "strake-foresight",
+        normal: &["strake-format"],
+        tests: &[],
+    },
+    Arrows {
+        of: "strake-lab",
+        normal: &[
+            "strake-engine",
+            "strake-format",
+            "strake-flash",
+            "strake-foresight",
+        ],
+        tests: &[],
+    },
+    Arrows {
+        of: "strake-study",
+        normal: &["strake-format", "strake-foresight", "strake-lab"],
+        tests: &[],
+    },
     Arrows {
         of: "strake",
-        normal: &["strake-runtime", "strake-engine", "strake-format"],
+        normal: &[
+            "strake-runtime",
+            "strake-engine",
+            "strake-format",
+            "strake-foresight",
+            "strake-study",
+        ],
         tests: &[],
     },
     Arrows {
@@ -92,7 +129,14 @@ const UNFIT: &[&str] = &[
     "tempfile",
     "tracing",
 ];
-const SANS_IO: [&str; 3] = ["strake-parity", "strake-format", "strake-engine"];
+const SANS_IO: [&str; 6] = [
+    "strake-parity",
+    "strake-format",
+    "strake-engine",
+    "strake-flash",
+    "strake-foresight",
+    "strake-lab",
+];
 
 /// Checks every dependency of every crate of the workspace.
 pub(super) fn check(metadata: &Value) -> Vec<Finding> {

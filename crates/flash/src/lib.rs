@@ -1,0 +1,2 @@
+//! A model of an NVMe drive of flash.
+#![forbid(unsafe_code)]

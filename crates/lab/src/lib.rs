@@ -1,0 +1,2 @@
+//! The engine on modelled drives, in virtual time.
+#![forbid(unsafe_code)]

@@ -1,0 +1,107 @@
+//! What an experiment needs of the machine it runs on: drives, an array over them, loads.
+//!
+//! Two things are rigs: the engine on modelled drives, in virtual time, and real drives with fio.
+//! Every step reports what it measured; a step that fails names the step and the cause.
+
+use std::time::Duration;
+
+use strake_foresight::load::Load;
+
+/// What the loads of a step run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The array's block device.
+    Array,
+    /// All drives, each by itself, without an array: the ceiling.
+    Drives,
+}
+
+/// How long a step runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Until {
+    /// So long, after a ramp that does not count.
+    Time {
+        /// Does not count.
+        ramp: Duration,
+        /// Counts.
+        run: Duration,
+    },
+    /// Until the load has moved so many times the bytes of its target.
+    Passes(f64),
+    /// Until five rounds in a row are within 20 % of their mean, and their slope within 10 %
+    /// (SNIA PTS), at most so many passes.
+    Steady {
+        /// At most.
+        passes: f64,
+    },
+}
+
+/// What one load of a step reached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reached {
+    /// The load.
+    pub load: Load,
+    /// Bytes read a second.
+    pub read_bytes_per_s: f64,
+    /// Bytes written a second.
+    pub write_bytes_per_s: f64,
+    /// Reads a second.
+    pub read_iops: f64,
+    /// Writes a second.
+    pub write_iops: f64,
+    /// Latency: p50, p99, p99.9, p99.99, microseconds.
+    pub latency_us: [f64; 4],
+}
+
+/// What a drive counted, as in its SMART log; `None` where it does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Wear {
+    /// Bytes that the host has read.
+    pub host_read: Option<f64>,
+    /// Bytes that the host has written.
+    pub host_written: Option<f64>,
+    /// Bytes that were written to the flash.
+    pub media_written: Option<f64>,
+}
+
+/// What a rebuild or a scrub took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// How long, seconds, scaled to the size of the drives that the experiment names.
+    pub seconds: f64,
+    /// Bytes that were read or written for it, each second, on the drive it concerns.
+    pub bytes_per_s: f64,
+    /// What the loads beside it reached.
+    pub beside: Vec<Reached>,
+}
+
+/// See the module. Slots count from 0.
+pub trait Rig {
+    /// Makes the array; seconds until it can be used.
+    fn create(&mut self) -> Result<f64, RigError>;
+    /// Runs loads side by side.
+    fn run(
+        &mut self,
+        target: Target,
+        loads: &[Load],
+        until: Until,
+    ) -> Result<Vec<Reached>, RigError>;
+    /// What each drive has counted until now.
+    fn wear(&mut self) -> Result<Vec<Wear>, RigError>;
+    /// Takes the member of a slot out of service.
+    fn fail(&mut self, slot: usize) -> Result<(), RigError>;
+    /// Puts a new drive into the slot and waits for the rebuild, loads beside it.
+    fn rebuild(&mut self, slot: usize, beside: &[Load]) -> Result<Job, RigError>;
+    /// Reads and checks all that is written.
+    fn scrub(&mut self, beside: &[Load]) -> Result<Job, RigError>;
+}
+
+/// Why a step of an experiment could not be done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{step}: {cause}")]
+pub struct RigError {
+    /// Which step.
+    pub step: String,
+    /// What was found, and the way on.
+    pub cause: String,
+}
