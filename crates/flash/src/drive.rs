@@ -34,6 +34,30 @@ pub enum Op {
 pub struct Drive {
     flash: Flash,
     queues: Queues,
+    debt: Debt,
+}
+
+/// Bytes that collections have moved and that writes have not waited for yet. A collection moves a
+/// whole block at once here; a drive spreads it over the writes that the block makes room for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Debt {
+    bytes: f64,
+    /// Paid with each byte that a write programs.
+    rate: f64,
+}
+
+impl Debt {
+    /// What a write waits for that programmed `own` bytes, with which `moved` were moved and
+    /// `erased` became free.
+    fn pay(&mut self, own: u64, moved: u64, erased: u64) -> u64 {
+        self.bytes += moved as f64;
+        if erased > moved {
+            self.rate = self.bytes / (erased - moved) as f64;
+        }
+        let paid = (own as f64 * self.rate).min(self.bytes);
+        self.bytes -= paid;
+        own + paid as u64
+    }
 }
 
 impl Drive {
@@ -45,6 +69,7 @@ impl Drive {
         Drive {
             flash: Flash::new(spec.geometry),
             queues: Queues::new(spec.timing, seed),
+            debt: Debt::default(),
         }
     }
 
@@ -71,8 +96,16 @@ impl Drive {
                 self.queues.read(at, len)
             }
             Op::Write { handle } => {
+                let block = self.flash.geometry().unit_bytes
+                    * u64::from(self.flash.geometry().units_per_block);
+                let of = |flash: &Flash| (flash.counters().moved, flash.counters().erased);
+                let (moved, erased) = of(&self.flash);
                 let programmed = self.flash.write(offset, len, handle);
-                self.queues.write(at, len, programmed)
+                let (moved_now, erased_now) = of(&self.flash);
+                let moved = moved_now - moved;
+                let erased = (erased_now - erased) * block;
+                let paid = self.debt.pay(programmed - moved, moved, erased);
+                self.queues.write(at, len, paid)
             }
             Op::Deallocate => {
                 self.flash.deallocate(offset, len);
