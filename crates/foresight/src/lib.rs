@@ -10,6 +10,7 @@ pub mod catalogue;
 pub mod drive;
 pub mod host;
 pub mod load;
+pub mod page;
 pub mod plan;
 pub mod shape;
 pub mod speed;
