@@ -6,6 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod catalogue;
 pub mod drive;
+pub mod host;
 pub mod load;
+pub mod page;
+pub mod plan;
+pub mod shape;
+pub mod speed;
 pub mod value;
+pub mod wear;
