@@ -128,6 +128,8 @@ pub enum LabError {
 
 /// A request under way.
 struct Pending {
+    /// The step that it belongs to.
+    epoch: u64,
     source: usize,
     lane: u32,
     is_read: bool,
@@ -147,7 +149,7 @@ pub struct Lab {
     pending: BTreeMap<u64, Pending>,
     asked: u64,
     sources: Vec<Source>,
-    /// Sources of steps that are over: their requests are not answered with another.
+    /// Which step it is: a request of one that is over is followed by none.
     epoch: u64,
     target: Target,
     cores: Vec<f64>,
@@ -476,7 +478,7 @@ impl Lab {
     fn go_on(&mut self, source: usize, lane: u32) -> Result<(), LabError> {
         let at = self.sources[source].begin_at(self.now);
         if at > self.now {
-            self.queue.at(at, Event::Next(source, lane));
+            self.queue.at(at, Event::Next(self.epoch, source, lane));
             return Ok(());
         }
         self.give(source, lane)
@@ -495,6 +497,7 @@ impl Lab {
         self.pending.insert(
             id,
             Pending {
+                epoch: self.epoch,
                 source,
                 lane,
                 is_read: place.is_read,
@@ -570,7 +573,10 @@ impl Lab {
             let ns = self.now - pending.begun;
             self.sources[pending.source].answered(pending.is_read, ns);
         }
-        self.go_on(pending.source, pending.lane)
+        match pending.epoch == self.epoch {
+            true => self.go_on(pending.source, pending.lane),
+            false => Ok(()),
+        }
     }
 
     /// Counting begins anew.
@@ -616,17 +622,13 @@ impl Lab {
     /// The loads end: no request is given any more, and all that are under way are answered.
     fn end(&mut self) -> Result<(), LabError> {
         self.counting = false;
-        for pending in self.pending.values_mut() {
-            pending.lane = u32::MAX;
+        self.epoch += 1;
+        while !self.pending.is_empty() {
+            if !self.step()? {
+                return Err(LabError::Engine("requests without an answer".to_owned()));
+            }
         }
-        let under_way = std::mem::take(&mut self.pending);
         self.sources.clear();
-        // What was not given to the engine yet is not; the rest is answered to no one.
-        drop(under_way);
-        let quiet = self.now + 1;
-        while self.queue.next_time().is_some_and(|at| at <= quiet) {
-            self.step()?;
-        }
         Ok(())
     }
 
@@ -680,8 +682,8 @@ impl Lab {
                 Event::ArrayTick => self.machines.array_tick(time),
                 Event::ShardTick(shard) => self.machines.shard_tick(time, shard),
                 Event::Ask(id) => self.ask(id)?,
-                Event::Next(source, lane) => {
-                    if source < self.sources.len() {
+                Event::Next(epoch, source, lane) => {
+                    if epoch == self.epoch {
                         self.give(source, lane)?;
                     }
                 }

@@ -26,8 +26,8 @@ pub(crate) enum Event {
     ShardTick(u16),
     /// A request comes to the engine, after the host's work for it.
     Ask(u64),
-    /// A load that keeps to a limit may go on.
-    Next(usize, u32),
+    /// A load of this step that keeps to a limit may go on: which, and which of its lanes.
+    Next(u64, usize, u32),
     /// Nothing: time passes.
     Wake,
 }

@@ -348,6 +348,6 @@ impl Machines {
 /// Gives an I/O to its member.
 fn send(now: u64, owner: Owner, io: MemberIo, members: &mut [Member], queue: &mut Queue) {
     let device = io.device;
-    let (end, completion) = members[device.0 as usize].io(now, io, 0);
+    let (end, completion) = members[device.0 as usize].io(now, io);
     queue.at(end, event::Event::Io(owner, device, completion));
 }

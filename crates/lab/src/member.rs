@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use strake_engine::event::{Completion, DeviceInfo, IoKind, MemberIo};
+use strake_engine::event::{Completion, DeviceInfo, IoKind, MemberIo, WritePurpose};
 use strake_flash::{Counters, Drive, Op, Spec};
 use strake_format::Layout;
 
@@ -17,6 +17,7 @@ pub(crate) struct Member {
     pub(crate) drive: Drive,
     bytes: u64,
     unit_bytes: u64,
+    handles: u8,
     /// Blocks that are kept, by their number.
     kept: BTreeMap<u64, Box<[u8]>>,
     /// Where nothing is kept.
@@ -32,6 +33,7 @@ impl Member {
             drive: Drive::new(spec, seed),
             bytes: u64::from(geometry.units) * geometry.unit_bytes,
             unit_bytes: geometry.unit_bytes,
+            handles: geometry.handles,
             kept: BTreeMap::new(),
             empty: 0..0,
             data: 0..0,
@@ -99,7 +101,7 @@ impl Member {
     }
 
     /// Carries an I/O out; answers when it ends.
-    pub(crate) fn io(&mut self, now: u64, io: MemberIo, handle: u8) -> (u64, Completion) {
+    pub(crate) fn io(&mut self, now: u64, io: MemberIo) -> (u64, Completion) {
         let (end, buf) = match io.kind {
             IoKind::Read {
                 offset,
@@ -117,10 +119,16 @@ impl Member {
             IoKind::ReadInPlace { offset, len, .. } => {
                 (self.drive.submit(now, Op::Read, offset, len as u64), None)
             }
-            IoKind::Write { offset, data, .. } => {
+            IoKind::Write {
+                offset,
+                data,
+                purpose,
+                ..
+            } => {
                 if self.is_kept(offset) {
                     self.poke(offset, data.bytes());
                 }
+                let handle = handle(purpose, self.handles);
                 let write = Op::Write { handle };
                 (self.drive.submit(now, write, offset, data.len as u64), None)
             }
@@ -135,5 +143,22 @@ impl Member {
             buf,
         };
         (end, completion)
+    }
+}
+
+/// The placement handle of a write, on a drive that has so many: what differs most in how long it
+/// lives is kept apart first.
+fn handle(purpose: WritePurpose, handles: u8) -> u8 {
+    let order = [
+        WritePurpose::Data,
+        WritePurpose::Rebuild,
+        WritePurpose::Log,
+        WritePurpose::Parity,
+        WritePurpose::Metadata,
+    ];
+    let at = order.iter().position(|one| *one == purpose).unwrap_or(0) as u8;
+    match at < handles {
+        true => at,
+        false => 0,
     }
 }

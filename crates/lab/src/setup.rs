@@ -9,8 +9,6 @@ use strake_format::{Level, Settings, WriteHole};
 const UNITS_PER_BLOCK: u32 = 512;
 /// Bytes of the write buffer.
 const BUFFER_BYTES: u64 = 4 << 20;
-/// What the link carries more than the drive reads.
-const LINK_MARGIN: f64 = 1.05;
 /// p99 and p99.99 of a read, as multiples of its median: of data sheets that give them.
 const READ_TAIL: [f64; 2] = [1.5, 4.0];
 
@@ -116,7 +114,7 @@ impl Setup {
                 read_ops: d.read_iops.middle(),
                 program_bytes: d.write.middle(),
                 write_ops: d.read_iops.middle(),
-                link_bytes: read.max(d.write.middle()) * LINK_MARGIN,
+                link_bytes: d.link.middle(),
                 mix: d.mix.middle(),
                 buffer_bytes: BUFFER_BYTES as f64,
                 read_latency: Latency {
