@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acceptance;
 pub mod catalogue;
 pub mod cost;
 pub mod drive;
