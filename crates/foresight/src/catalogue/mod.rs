@@ -111,11 +111,22 @@ impl Catalogue {
         })
     }
 
-    /// The drive of a model string, as the drive itself reports it.
-    pub fn of_model(&self, model: &str) -> Option<Drive> {
+    /// The drive of a model string, as the drive itself reports it, and of a capacity: one that
+    /// lists the model, or else one of the series that the model names (`D5-P5336`), of this size.
+    pub fn of_model(&self, model: &str, capacity: u64) -> Option<Drive> {
         let model = model.trim();
-        let found = self.models.iter().find(|(of, _)| model.starts_with(of))?;
-        self.drives.get(found.1).cloned()
+        if let Some((_, at)) = self.models.iter().find(|(of, _)| model.starts_with(of)) {
+            return self.drives.get(*at).cloned();
+        }
+        let model = model.to_lowercase();
+        let same = |drive: &&Drive| {
+            let name = drive.name.to_lowercase();
+            let series = name.rsplit_once('-').map_or("", |(series, _)| series);
+            series.len() > 4
+                && model.contains(series)
+                && drive.capacity.abs_diff(capacity) < capacity / 50
+        };
+        self.drives.iter().find(same).cloned()
     }
 
     /// All drives.
@@ -225,8 +236,14 @@ mod tests {
             with.find("hdd-30").expect("there").capacity,
             1_000_000_000_000
         );
-        assert_eq!(with.of_model("ACME 1T ").expect("there").name, "HDD-30");
-        assert_eq!(with.of_model("ACME 2"), None);
+        assert_eq!(with.of_model("ACME 1T ", 5).expect("there").name, "HDD-30");
+        assert_eq!(with.of_model("ACME 2", 1_000_000_000_000), None);
+        let series = |bytes| with.of_model("SOLIDIGM D5-P5336", bytes).map(|d| d.name);
+        assert_eq!(
+            series(61_400_000_000_000).as_deref(),
+            Some("D5-P5336-61.44")
+        );
+        assert_eq!(series(30_000_000_000_000), None);
         let error = |figure: &str| {
             let with = builtin().with(&text(figure));
             with.expect_err(figure).to_string()

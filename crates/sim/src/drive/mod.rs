@@ -883,6 +883,7 @@ fn put(to: &mut [u8], content: &Content) {
 mod tests {
     use super::*;
     use crate::prng::Purpose;
+    use strake_engine::event::WritePurpose;
     use strake_engine::{Buf, Slice};
 
     const LATENCIES: Latencies = Latencies {
