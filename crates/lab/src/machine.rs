@@ -21,8 +21,9 @@ use crate::setup::Setup;
 /// Regions of a modelled member. A whole drive has up to 16,384: so few here keep the same relation
 /// between data and the writes of the map.
 const REGIONS: u64 = 64;
-/// Bytes of the log: a small part of a modelled drive, as of a whole one.
-const LOG_BYTES: u64 = 8 << 20;
+/// Logs that fill an erase block: on a whole drive a block takes the log many times, so that all
+/// in it is stale when it is full.
+const LOGS_PER_BLOCK: u64 = 4;
 /// Buffer memory of a shard.
 const SHARD_MEMORY: usize = 192 << 20;
 const CLEAN_AFTER_MS: u64 = 5000;
@@ -92,7 +93,7 @@ fn spec(setup: &Setup, members: &[Member]) -> CreateSpec {
         spares: Vec::new(),
         tiny: Some(Tiny {
             align_bytes: 1 << 20,
-            log_bytes: LOG_BYTES,
+            log_bytes: setup.block_bytes() / LOGS_PER_BLOCK,
             log_shards: setup.shards,
             region_bytes,
             page_regions: None,

@@ -2,15 +2,20 @@
 
 use strake_flash::{Geometry, Latency, Spec, Timing};
 use strake_foresight::drive::Drive;
+use strake_foresight::wear::spare_of;
 use strake_format::{Level, Settings, WriteHole};
 
-/// Units of an erase block: with so many, and 64 K units of a drive, wear is within 1 % of the
+/// Erase blocks of a modelled drive: with so many, and 512 units in each, wear is within 1 % of the
 /// closed formula.
-const UNITS_PER_BLOCK: u32 = 512;
+const BLOCKS: u32 = 128;
 /// Bytes of the write buffer.
 const BUFFER_BYTES: u64 = 4 << 20;
+/// Random writes that cost less are not by collection what they are.
+const LEAST_WAF: f64 = 1.1;
 /// p99 and p99.99 of a read, as multiples of its median: of data sheets that give them.
 const READ_TAIL: [f64; 2] = [1.5, 4.0];
+/// The mean of such a distribution, as a multiple of its median.
+const READ_MEAN: f64 = 1.060;
 
 /// What requests cost the host.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,7 +45,7 @@ impl Host {
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The drive; of a range the middle is taken.
+    /// The drive; of a range the middle is taken, of that of the indirection unit the least.
     pub drive: Drive,
     /// Members.
     pub members: u8,
@@ -87,8 +92,29 @@ impl Setup {
 
     /// The indirection unit, bytes.
     pub(crate) fn unit_bytes(&self) -> u64 {
-        let unit = self.drive.unit.middle().clamp(512.0, 65_536.0) as u64;
+        let unit = self.drive.unit.low.clamp(512.0, 65_536.0) as u64;
         unit.next_power_of_two()
+    }
+
+    /// Bytes of an erase block.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.unit_bytes() * u64::from(self.units_per_block())
+    }
+
+    fn units_per_block(&self) -> u32 {
+        (self.units / BLOCKS).max(1)
+    }
+
+    /// Over-provisioning of the modelled drive: what makes the rate of its random writes that of
+    /// its data sheet, where the two rates say so; the catalogue's range may be wide.
+    pub fn over_provisioning(&self) -> f64 {
+        let d = &self.drive;
+        let random = d.random_write_bytes.max(self.unit_bytes()) as f64;
+        let waf = d.write.middle() / (d.write_iops.middle() * random);
+        match waf > LEAST_WAF {
+            true => spare_of(waf),
+            false => d.over_provisioning.middle(),
+        }
     }
 
     /// The modelled drive.
@@ -96,16 +122,16 @@ impl Setup {
         let unit_bytes = self.unit_bytes();
         let d = &self.drive;
         let read = d.read.middle();
-        let latency = d.read_latency.middle() * 1e9;
+        let latency = d.read_latency.middle() * 1e9 / READ_MEAN;
         // Room for a block of each handle is the least that the model can have.
-        let blocks = f64::from(UNITS_PER_BLOCK) * f64::from(self.handles);
+        let blocks = f64::from(self.units_per_block()) * f64::from(self.handles);
         let least = blocks / f64::from(self.units) * 1.01;
         Spec {
             geometry: Geometry {
                 unit_bytes,
                 units: self.units,
-                over_provisioning: d.over_provisioning.middle().max(least),
-                units_per_block: UNITS_PER_BLOCK,
+                over_provisioning: self.over_provisioning().max(least),
+                units_per_block: self.units_per_block(),
                 handles: self.handles,
                 buffer_units: (BUFFER_BYTES / unit_bytes) as u32,
             },

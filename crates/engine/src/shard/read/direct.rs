@@ -80,8 +80,10 @@ impl Shard {
         } else {
             1
         };
-        // Copies of a mirror take turns by place, so that neighbours go to the same member.
-        let first = (piece.stripe.0 + piece.lo / 65536) as usize;
+        // Copies of a mirror take turns by place in their group, so that neighbours go to the same
+        // member. By the number of the stripe, all of a group would go to one of two copies.
+        let (_, row) = self.map.geometry().row(piece.stripe);
+        let first = (row.0 + piece.lo / 65536) as usize;
         (0..columns).find_map(|turn| {
             let source = if columns == 1 {
                 piece.column
