@@ -56,6 +56,7 @@ pub struct Durability {
 
 /// The inputs as they are printed.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "DurabilityInputs")]
 pub struct Named {
     /// Failures of a drive a year.
     pub afr: Figure,

@@ -51,7 +51,7 @@ pub struct Rebuild {
 pub struct Terms {
     /// Of all bytes, so many are written: the others are not rebuilt and not scrubbed.
     pub written: f64,
-    /// Share of the drives' time that it has beside requests that would take all: at least, at most.
+    /// Share of the drives' time that it has beside requests that would take all.
     pub share: Figure,
     /// Which engine.
     pub engine: Engine,

@@ -306,20 +306,23 @@ pub fn rates(
         Some((rates, service))
     };
     let (worst, best) = (at(End::Worst)?, at(End::Best)?);
-    let source = source_of(drive, host, loads);
     let rate = |n: usize| {
         let load = &loads[n];
         let ((low, slow), (high, fast)) = (worst.0[n], best.0[n]);
+        let mut limits = vec![slow];
+        if fast != slow {
+            limits.push(fast);
+        }
+        let mut source = source_of(drive, host, loads, load, &limits);
+        if state == State::Rebuilding && limits.contains(&Limit::Drives) {
+            source = source.max(share.source);
+        }
         let requests = Figure::range(low, high, source);
         // Little's law where requests wait, and never below a request that waits for nothing.
         let latency = |rate: f64, service: f64, limit: Limit| match limit {
             Limit::Asked | Limit::Depth => service,
             _ => (f64::from(load.depth) / rate).max(service),
         };
-        let mut limits = vec![slow];
-        if fast != slow {
-            limits.push(fast);
-        }
         Rate {
             requests_per_s: requests,
             bytes_per_s: requests.map(Source::Formula, |r| r * load.bytes as f64),
@@ -353,29 +356,55 @@ pub(crate) fn busy(
     case.busy(loads)
 }
 
-/// The weakest source of what the rates of these loads are made of.
-fn source_of(drive: &Drive, host: &Host, loads: &[Load]) -> Source {
-    let reads = loads.iter().any(|l| l.read_percent > 0);
-    let writes = loads.iter().any(|l| l.read_percent < 100);
-    let random = loads.iter().any(|l| !l.sequential);
-    let mut used = vec![drive.link.source, host.io.source, host.cores.source];
+/// The weakest source of what a load's rate is made of: of what limits it, and of nothing else.
+fn source_of(drive: &Drive, host: &Host, loads: &[Load], load: &Load, limits: &[Limit]) -> Source {
+    let of = |limit: &Limit| -> Vec<Source> {
+        match limit {
+            // Loads that run at once share the drives.
+            Limit::Drives => loads.iter().flat_map(|l| of_drive(drive, l)).collect(),
+            Limit::Links => {
+                let uplink = host.uplink.map(|up| up.source);
+                uplink.into_iter().chain([drive.link.source]).collect()
+            }
+            Limit::Cpu => {
+                let device = host.device_iops.map(|most| most.source);
+                let cpu = [host.cores, host.request, host.io].map(|f| f.source);
+                cpu.into_iter().chain(device).collect()
+            }
+            Limit::Depth => {
+                let reads = Some(drive.read_latency.source);
+                let writes = (load.read_percent < 100).then_some(drive.write_latency.source);
+                reads.into_iter().chain(writes).collect()
+            }
+            Limit::Asked => vec![Source::Given],
+        }
+    };
+    let used = limits.iter().flat_map(of);
+    used.fold(Source::Formula, Source::max)
+}
+
+/// Sources of the figures of a drive that hold a load.
+fn of_drive(drive: &Drive, load: &Load) -> Vec<Source> {
+    let (reads, writes) = (load.read_percent > 0, load.read_percent < 100);
+    let mut used = Vec::new();
     if reads {
-        used.push(if random { drive.read_iops } else { drive.read }.source);
+        used.push(if load.sequential {
+            drive.read
+        } else {
+            drive.read_iops
+        });
     }
     if writes {
-        used.push(
-            if random {
-                drive.write_iops
-            } else {
-                drive.write
-            }
-            .source,
-        );
+        used.push(if load.sequential {
+            drive.write
+        } else {
+            drive.write_iops
+        });
     }
     if reads && writes {
-        used.push(drive.mix.source);
+        used.push(drive.mix);
     }
-    used.into_iter().fold(Source::Formula, Source::max)
+    used.into_iter().map(|figure| figure.source).collect()
 }
 
 #[cfg(test)]
@@ -438,6 +467,27 @@ mod tests {
         let logged = one(&drive, &shape, "rand-write:4K:4096", State::Optimal);
         let costs = 1.0 - logged.requests_per_s.high / random.requests_per_s.high;
         assert!((0.01..0.15).contains(&costs), "{costs}");
+    }
+
+    #[test]
+    fn a_rate_has_the_source_of_what_limits_it() {
+        let (drive, shape, host) = (p5336(), five(131_072), Host::default());
+        let of = |text: &str| {
+            let loads = [text.parse().expect("a load")];
+            let rates = rates(&drive, &shape, &host, &loads, State::Optimal, NONE);
+            rates.expect("a state")[0].clone()
+        };
+        // Cores are assumed: that matters only where they are the limit.
+        let read = of("seq-read:1M:256");
+        assert_eq!(
+            (&read.limits[..], read.bytes_per_s.source),
+            (&[Limit::Drives][..], Source::Formula)
+        );
+        let deep = of("rand-read:4K:65536");
+        assert!(deep.limits.contains(&Limit::Cpu));
+        assert_eq!(deep.bytes_per_s.source, Source::Assumed);
+        // The latency of this drive is in no data sheet of the catalogue.
+        assert_eq!(of("rand-read:4K:1").bytes_per_s.source, Source::Assumed);
     }
 
     #[test]

@@ -71,11 +71,13 @@ pub fn aligned(bytes: f64, unit: f64) -> f64 {
     fragment(bytes, unit, grid_of(bytes, unit))
 }
 
-/// The largest power of two that divides a number of bytes, at most the unit.
+/// On which grid pieces of so many bytes begin within units: their greatest common divisor.
 fn grid_of(bytes: f64, unit: f64) -> f64 {
-    let whole = bytes as u64;
-    let grid = whole & whole.wrapping_neg();
-    (grid as f64).clamp(512.0, unit)
+    let (mut a, mut b) = (bytes as u64, unit as u64);
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    (a as f64).clamp(512.0, unit)
 }
 
 /// A rebuild fills blocks that live long beside `streams` that overwrite theirs; `share` of the
@@ -195,6 +197,8 @@ mod tests {
         assert_eq!(aligned(131_072.0, 16384.0), 1.0);
         // 24 KiB on a grid of 8 KiB: half of the runs touch 2 units of 16 KiB, half touch 2 too.
         assert!((aligned(24576.0, 16384.0) - 32.0 / 24.0).abs() < 1e-9);
+        // 64 KiB on units of 48 KiB: three starts, 16 KiB apart, of 2 + 2 + 2 units.
+        assert!((aligned(65536.0, 49152.0) - 96.0 / 64.0).abs() < 1e-9);
         assert_eq!(strip_cost(65536, 16384).high, 1.0);
         assert_eq!(strip_cost(16384, 65536).high, 4.0);
         assert_eq!(strip_cost(16384, 65536).low, 1.0);

@@ -372,6 +372,13 @@ fn kind_of(schema: &Value) -> String {
         let kinds = kinds.collect::<Vec<_>>().join(" or ");
         return kinds + if many.iter().any(is_null) { "?" } else { "" };
     }
+    // Names of variants, each with its meaning.
+    if schema["oneOf"]
+        .as_array()
+        .is_some_and(|all| all.iter().all(|one| one["const"].is_string()))
+    {
+        return "string".to_owned();
+    }
     if let Some(to) = schema["$ref"].as_str() {
         return to.rsplit('/').next().unwrap_or_default().to_owned();
     }

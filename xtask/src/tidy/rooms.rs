@@ -40,7 +40,7 @@ struct Crate {
     owners: &'static [Owner],
 }
 
-const CRATES: [Crate; 4] = [ENGINE, RUNTIME, SIM, STRAKE];
+const CRATES: [Crate; 5] = [ENGINE, RUNTIME, SIM, FORESIGHT, STRAKE];
 
 const ENGINE: Crate = Crate {
     src: "crates/engine/src/",
@@ -249,6 +249,100 @@ const SIM: Crate = Crate {
         name: "World",
         room: "world",
     }],
+};
+
+const FORESIGHT: Crate = Crate {
+    src: "crates/foresight/src/",
+    rooms: &[
+        Room {
+            name: "value",
+            uses: &[],
+        },
+        Room {
+            name: "load",
+            uses: &[],
+        },
+        Room {
+            name: "drive",
+            uses: &["value"],
+        },
+        Room {
+            name: "shape",
+            uses: &["load"],
+        },
+        Room {
+            name: "wear",
+            uses: &["value", "load", "drive", "shape"],
+        },
+        Room {
+            name: "catalogue",
+            uses: &["value", "load", "drive", "wear"],
+        },
+        Room {
+            name: "host",
+            uses: &["value"],
+        },
+        Room {
+            name: "speed",
+            uses: &["value", "load", "drive", "shape", "catalogue", "host"],
+        },
+        Room {
+            name: "rebuild",
+            uses: &[
+                "value",
+                "load",
+                "drive",
+                "shape",
+                "catalogue",
+                "host",
+                "speed",
+            ],
+        },
+        Room {
+            name: "durability",
+            uses: &["value", "drive", "shape"],
+        },
+        Room {
+            name: "cost",
+            uses: &["value", "durability"],
+        },
+        Room {
+            name: "plan",
+            uses: &[
+                "value",
+                "load",
+                "drive",
+                "shape",
+                "wear",
+                "catalogue",
+                "host",
+                "speed",
+                "rebuild",
+                "durability",
+                "cost",
+            ],
+        },
+        Room {
+            name: "page",
+            uses: &["value", "shape", "catalogue", "speed", "durability", "plan"],
+        },
+        Room {
+            name: "acceptance",
+            uses: &[
+                "value",
+                "drive",
+                "shape",
+                "wear",
+                "catalogue",
+                "host",
+                "rebuild",
+                "durability",
+                "cost",
+                "plan",
+            ],
+        },
+    ],
+    owners: &[],
 };
 
 const STRAKE: Crate = Crate {

@@ -106,6 +106,23 @@ fn assume((low, high): (f64, f64)) -> Figure {
     Figure::range(low, high, Source::Assumed)
 }
 
+/// Bytes of flash in the life of a drive: by what the host may write and what collection adds, or
+/// by the programs of its cells.
+fn endurance(size: f64, known: &Known, spare: Figure, cycles: (f64, f64)) -> Figure {
+    let formula = Source::Formula;
+    if let Some(host) = known.endurance_sequential {
+        return host.map(formula, |bytes| bytes * SEQUENTIAL);
+    }
+    let days = known.dwpd;
+    let rated = days.map(|d| d.map(formula, |d| d * size * WARRANTY_DAYS));
+    match known.endurance_random.or(rated) {
+        Some(random) => random.with(spare, formula, |bytes, spare| bytes * greedy(spare)),
+        None => spare.with(assume(cycles), Source::Assumed, |spare, n| {
+            (1.0 + spare) * size * n
+        }),
+    }
+}
+
 /// The drive, with a range for all that is not known.
 pub(super) fn fill(name: &str, media: Media, capacity: u64, known: Known) -> Drive {
     let bounds = bounds(media);
@@ -136,21 +153,7 @@ pub(super) fn fill(name: &str, media: Media, capacity: u64, known: Known) -> Dri
         ),
         false => assume(bounds.read_iops),
     });
-    let size = capacity as f64;
-    let endurance = known
-        .endurance_sequential
-        .map(|host| host.map(Source::Formula, |bytes| bytes * SEQUENTIAL))
-        .or_else(|| {
-            let random = known
-                .dwpd
-                .map(|d| d.map(Source::Formula, |d| d * size * WARRANTY_DAYS));
-            let random = known.endurance_random.or(random)?;
-            Some(random.with(collected, Source::Formula, |bytes, waf| bytes * waf))
-        })
-        .unwrap_or_else(|| {
-            let flash = over_provisioning.map(Source::Assumed, |spare| (1.0 + spare) * size);
-            flash.with(assume(bounds.cycles), Source::Assumed, |bytes, n| bytes * n)
-        });
+    let endurance = endurance(capacity as f64, &known, over_provisioning, bounds.cycles);
     let link = if flash {
         (7.88e9, 15.75e9)
     } else {

@@ -78,7 +78,7 @@ pub struct Series {
 /// Lines and points over two axes.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What a reader who cannot see it hears.
+    /// Its accessible name: what a screen reader says.
     pub title: String,
     /// To the right.
     pub x: Axis,
@@ -100,7 +100,7 @@ pub struct Group {
 /// Bars in groups: the full bar is the least, the pale part of it what it may be at most.
 #[derive(Clone, Debug)]
 pub struct Bars {
-    /// What a reader who cannot see it hears.
+    /// Its accessible name: what a screen reader says.
     pub title: String,
     /// Upwards, with the unit.
     pub y: String,
@@ -160,6 +160,7 @@ pub fn chart(of: &Chart) -> String {
                 area.configure_series_labels()
                     .border_style(INK.mix(0.2))
                     .label_font(FONT)
+                    .position(free_corner(&drawn))
                     .draw()?;
             }
             root.present()
@@ -239,6 +240,16 @@ pub fn bars(of: &Bars) -> String {
         done.expect("a string takes everything");
     }
     finished(&svg, &of.title)
+}
+
+/// Where lines leave room for the legend: above their end if they fall, above their start if they
+/// rise.
+fn free_corner(series: &[Series]) -> SeriesLabelPosition {
+    let rise = |s: &Series| Some(s.points.last()?.1 - s.points.first()?.1);
+    match series.iter().filter_map(rise).sum::<f64>() > 0.0 {
+        true => SeriesLabelPosition::UpperLeft,
+        false => SeriesLabelPosition::UpperRight,
+    }
 }
 
 /// Only points that the axes have a place for.

@@ -71,7 +71,9 @@ fn tables(plans: &[(Asked, Plan)]) -> Markup {
                     @if plans.len() > 1 {
                         thead { tr {
                             th scope="col" { "figure" }
-                            @for (_, plan) in plans { th scope="col" { (plan.shape) ", " (plan.drive) } }
+                            @for (_, plan) in plans {
+                                th scope="col" { (plan.shape) ", " (plan.drive) }
+                            }
                         } }
                     }
                     tbody {

@@ -327,10 +327,13 @@ fn durability(plan: &Plan) -> Section {
 
 fn cost(plan: &Plan) -> Section {
     let of = &plan.cost;
-    let counts = format!(
-        "{} drives, {} servers, {} racks",
-        of.drives, of.servers, of.racks
-    );
+    let count = |n: u64, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
+    let counts = [
+        (of.drives, "drive"),
+        (of.servers, "server"),
+        (of.racks, "rack"),
+    ];
+    let counts = counts.map(|(n, one)| count(n, one)).join(", ");
     let servers = Figure::point(of.servers_usd, Source::Formula);
     let money_of = |name: &str, f: Figure| line(name, money(f), f.source);
     Section {

@@ -36,6 +36,8 @@ pub struct AtLeast {
 /// What was found.
 #[derive(Clone, Debug)]
 pub struct Found {
+    /// The shape of the best.
+    pub shape: Shape,
     /// The best.
     pub winner: Plan,
     /// Why it is.
@@ -127,6 +129,30 @@ struct Bound {
     has: fn(&Plan) -> f64,
 }
 
+impl Bound {
+    fn reached(&self, plan: &Plan) -> bool {
+        (self.has)(plan) >= self.least
+    }
+
+    /// How many do not reach it, if any.
+    fn refused(&self, all: &[(Shape, Plan)]) -> Option<String> {
+        let missed = all.iter().filter(|(_, p)| !self.reached(p)).count();
+        let least = number(self.name, self.least);
+        (missed > 0).then(|| format!("{missed} shapes do not reach {} of {least}", self.name))
+    }
+
+    /// What is reached of it, and by which shape.
+    fn most(&self, all: &[(Shape, Plan)]) -> String {
+        let plans = all.iter().map(|(_, plan)| plan);
+        let best = plans.max_by(|a, b| (self.has)(a).total_cmp(&(self.has)(b)));
+        let text = best.map_or(String::new(), |p| {
+            format!("{} by {}", number(self.name, (self.has)(p)), p.shape)
+        });
+        let least = number(self.name, self.least);
+        format!("{} of {least} is asked, at most {text}", self.name)
+    }
+}
+
 impl AtLeast {
     fn bounds(&self) -> Vec<Bound> {
         let mut all = Vec::new();
@@ -151,82 +177,47 @@ impl AtLeast {
 /// None reaches the bounds: with what is reached of each.
 pub fn best(asked: &Asked, goal: Goal, least: &AtLeast) -> Result<Found, NoShape> {
     let bounds = least.bounds();
-    let all: Vec<Plan> = shapes(asked)
-        .into_iter()
-        .map(|shape| {
-            plan(&Asked {
-                shape,
-                ..asked.clone()
-            })
-        })
-        .collect();
+    let planned = |shape: Shape| {
+        let asked = Asked {
+            shape,
+            ..asked.clone()
+        };
+        (shape, plan(&asked))
+    };
+    let all: Vec<(Shape, Plan)> = shapes(asked).into_iter().map(planned).collect();
     let tried = all.len();
-    let reaches = |p: &Plan, b: &Bound| (b.has)(p) >= b.least;
-    let missed: Vec<usize> = bounds
-        .iter()
-        .map(|b| all.iter().filter(|p| !reaches(p, b)).count())
-        .collect();
-    let most: Vec<String> = bounds
-        .iter()
-        .map(|b| {
-            let by = |a: &&Plan, c: &&Plan| (b.has)(a).total_cmp(&(b.has)(c));
-            let best = all.iter().max_by(by);
-            let text = best.map_or(String::new(), |p| {
-                format!("{} by {}", number(b.name, (b.has)(p)), p.shape)
-            });
-            format!(
-                "{} of {} is asked, at most {text}",
-                b.name,
-                number(b.name, b.least)
-            )
-        })
-        .collect();
-    let mut fit: Vec<Plan> = all
-        .into_iter()
-        .filter(|p| bounds.iter().all(|b| reaches(p, b)))
-        .collect();
-    fit.sort_by(|a, b| better(goal, a, b));
+    let refused: Vec<String> = bounds.iter().filter_map(|b| b.refused(&all)).collect();
+    let most = bounds.iter().map(|b| b.most(&all)).collect();
+    let mut fit = all;
+    fit.retain(|(_, p)| bounds.iter().all(|b| b.reached(p)));
+    fit.sort_by(|(_, a), (_, b)| better(goal, a, b));
     let mut fit = fit.into_iter();
-    let winner = fit.next().ok_or_else(|| NoShape {
+    let (shape, winner) = fit.next().ok_or_else(|| NoShape {
         members: asked.shape.members,
         most,
     })?;
     let mut others: Vec<Plan> = Vec::new();
     let mut same = None;
-    for plan in fit {
+    for (_, plan) in fit {
         let is_new = |o: &Plan| (&o.level, o.group_size) != (&plan.level, plan.group_size);
-        if (&winner.level, winner.group_size) == (&plan.level, plan.group_size) {
+        if !is_new(&winner) {
             same = same.or(Some(plan));
         } else if others.len() < 5 && others.iter().all(is_new) {
             others.push(plan);
         }
     }
-    let mut why = vec![format!(
-        "best of {tried} shapes for {goal}: {}",
-        measures(&winner)
-    )];
-    why.extend(
-        others
-            .first()
-            .map(|o| format!("next is {}: {}", o.shape, measures(o))),
-    );
-    why.extend(same.map(|s| {
-        format!(
-            "strips of {} KiB would give {}",
-            s.strip_bytes >> 10,
-            measures(&s)
-        )
-    }));
-    for (bound, missed) in bounds.iter().zip(missed).filter(|(_, missed)| *missed > 0) {
-        let least = number(bound.name, bound.least);
-        why.push(format!(
-            "{missed} shapes do not reach {} of {least}",
-            bound.name
-        ));
-    }
+    let first = format!("best of {tried} shapes for {goal}: {}", measures(&winner));
+    let next = others.first();
+    let next = next.map(|o| format!("next is {}: {}", o.shape, measures(o)));
+    let strips = same.map(|s| {
+        let kib = s.strip_bytes >> 10;
+        format!("strips of {kib} KiB would give {}", measures(&s))
+    });
+    let why = [first].into_iter().chain(next).chain(strips).chain(refused);
     Ok(Found {
+        shape,
         winner,
-        why,
+        why: why.collect(),
         others,
     })
 }
@@ -296,6 +287,7 @@ mod tests {
     fn the_cheapest_has_least_parity_and_the_safest_most() {
         let cheap = best(&asked(24), Goal::Cost, &AtLeast::default()).expect("some");
         assert_eq!(cheap.winner.level, "5");
+        assert_eq!(cheap.shape.describe(), cheap.winner.shape);
         let safe = best(&asked(24), Goal::Durability, &AtLeast::default()).expect("some");
         assert!(safe.winner.tolerance >= 3, "{:?}", safe.winner.shape);
         assert!(safe.winner.durability.nines.low > cheap.winner.durability.nines.low);

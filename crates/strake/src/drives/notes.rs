@@ -11,6 +11,7 @@
 use std::path::Path;
 
 use strake_engine::Geometry;
+use strake_foresight::wear::strip_cost;
 
 use crate::common::size;
 
@@ -43,10 +44,13 @@ pub(crate) fn of_shape(
     if unit > 0 && !strip_bytes.is_multiple_of(unit) {
         notes.push(format!(
             "strips of {} are no multiple of the members' write granularity, {}: also whole \
-             stripes cost up to {} times their bytes",
+             stripes cost up to {} times their bytes: a write amplification of {:.0} where a drive \
+             joins neighbouring strips to {:.2} where it does not, before its own collection",
             size::bytes(strip_bytes),
             size::bytes(unit),
-            times(unit, strip_bytes)
+            times(unit, strip_bytes),
+            strip_cost(strip_bytes, unit).low,
+            strip_cost(strip_bytes, unit).high
         ));
     }
     let stripe = geometry.k as u64 * strip_bytes;
@@ -193,6 +197,20 @@ mod tests {
         for unit in [0, 512, 4096] {
             assert_eq!(told(&raid_5(4096), 64 * KIB, unit), "");
         }
+    }
+
+    #[test]
+    fn a_strip_that_is_no_multiple_of_the_granularity_is_told_with_its_amplification() {
+        let five = shape(Level::Raid5, 4, 1, 4096);
+        let said = told(&five, 16 * KIB, 64 * KIB);
+        assert!(
+            said.contains("amplification of 1 ") && said.contains("to 4.00"),
+            "{said}"
+        );
+        // A granularity that is no power of two: 64 KiB on units of 48 KiB that begin on 16 KiB.
+        let said = told(&five, 64 * KIB, 48 * KIB);
+        assert!(said.contains("to 1.50"), "{said}");
+        assert!(!told(&five, 64 * KIB, 16 * KIB).contains("amplification"));
     }
 
     #[test]

@@ -127,6 +127,7 @@ guides! {
     an_array_that_does_not_start_is_started_as_the_guide_says, "docs/how-to/it-does-not-start.md";
     drives_are_added_as_the_guide_says, "docs/how-to/add-drives.md";
     the_level_is_changed_as_the_guide_says, "docs/how-to/change-the-level.md";
+    an_array_is_planned_as_the_guide_says, "docs/how-to/plan.md";
     an_array_is_tuned_as_the_guide_says, "docs/how-to/tune.md";
     an_array_is_monitored_as_the_guide_says, "docs/how-to/monitor.md";
     alerts_are_set_up_as_the_guide_says, "docs/how-to/alerts.md";

@@ -36,6 +36,7 @@ mod missing;
 mod names;
 mod notes;
 mod past;
+mod plan;
 mod pools;
 mod reshape;
 mod rig;

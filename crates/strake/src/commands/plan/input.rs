@@ -174,6 +174,12 @@ pub(super) fn drive(args: &PlanArgs, all: &Catalogue, like: &Like) -> Result<Dri
     if let (Some(media), true) = (media, args.drive.is_some()) {
         drive.media = media;
     }
+    // A drive that is named outweighs those of the array.
+    let like = if args.drive.is_some() {
+        &Like::default()
+    } else {
+        like
+    };
     if let Some(bytes) = capacity.or(like.capacity) {
         drive.capacity = bytes;
     }

@@ -46,7 +46,8 @@ pub(crate) fn run(context: &Context, args: &PlanArgs) -> Ended {
                 Failure::new(Code::NoShape, none.to_string()).cure(cure)
             })?;
             why = found.why;
-            vec![(first.clone(), found.winner)]
+            let shape = found.shape;
+            vec![(Asked { shape, ..first }, found.winner)]
         }
         None => {
             let mut all_asked = vec![first.clone()];

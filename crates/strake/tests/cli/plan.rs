@@ -1,0 +1,216 @@
+//! `strake plan`: its table, its JSON, its page, and the catalogue.
+//!
+//! Invariant: it changes nothing but FILE of `--html`. Deliberately absent: whether figures are
+//! right, which the tests of the models say, and bad input (`bad_input`).
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::rig::Rig;
+
+const DRIVE: [&str; 3] = ["plan", "--drive", "D5-P5336-61.44"];
+
+fn low(figure: &Value) -> f64 {
+    figure["low"].as_f64().unwrap_or_else(|| panic!("{figure}"))
+}
+
+#[test]
+fn the_shape_loads_and_spare_that_are_asked_about_are_planned() {
+    let rig = Rig::new();
+    let shape = [
+        "--count",
+        "24",
+        "--level",
+        "6",
+        "--group-size",
+        "12",
+        "--spares",
+        "1",
+    ];
+    let loads = ["--load", "seq-write:1M:38", "--load", "rand-read:4K:90"];
+    let args = [&DRIVE[..], &shape, &loads].concat();
+    let answer = rig.run(&args).ok().json();
+    let plan = &answer["plans"][0];
+    assert_eq!(
+        (&plan["level"], &plan["members"]),
+        (&"60".into(), &24.into())
+    );
+    // 24 drives of 61.44 TB, 10 of 12 for data.
+    assert!((plan["usable_bytes"]["high"].as_f64().expect("there") / 1.2288e15 - 1.0).abs() < 1e-6);
+    assert_eq!(plan["loads"][1]["load"], "rand-read:4K:90");
+    for state in ["optimal", "degraded", "rebuilding"] {
+        let rate = &plan["loads"][0][state];
+        assert!(low(&rate["bytes_per_s"]) > 1e9, "{rate}");
+        assert!(low(&rate["latency_s"]) > 0.0);
+        assert!(rate["limits"][0].is_string());
+    }
+    assert!((low(&plan["rates"][1]["waf"]["raid"]) - 1.2).abs() < 1e-9);
+    for number in ["array_lost", "sector_lost", "bytes_lost"] {
+        assert!(low(&plan["durability"][number]) > 0.0, "{number}");
+    }
+    assert_eq!(plan["durability"]["inputs"]["afr"]["source"], "data-sheet");
+    assert_eq!(plan["cost"]["drives"], 25);
+    let assumed = plan["assumed"].as_array().expect("a list");
+    assert!(assumed.contains(&"price_gb".into()), "{plan}");
+    let mut command = rig.command();
+    let text = rig.run_command(command.args(&args)).ok().out;
+    for part in [
+        "RAID 60, 24 drives in groups of 12 (10+2)",
+        "rand-read:4K:90 degraded",
+        "array lost",
+        "any sector lost",
+        "assumed range",
+        "(limit: ",
+        "note: unknown of D5-P5336-61.44, so ranges: ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn shapes_stand_side_by_side_and_a_page_has_them() {
+    let rig = Rig::new();
+    let path = rig.path("plan.html");
+    let shapes = [
+        "--level",
+        "5",
+        "--count",
+        "9",
+        "--compare",
+        "6:10",
+        "--compare",
+        "16+3",
+    ];
+    let page = [
+        "--html",
+        path.as_str(),
+        "--afr",
+        "0.5%..1%",
+        "--price-gb",
+        "0.1",
+    ];
+    let args = [&DRIVE[..], &shapes, &page].concat();
+    let answer = rig.run(&args).ok().json();
+    let plans = answer["plans"].as_array().expect("a list");
+    let levels: Vec<&Value> = plans.iter().map(|p| &p["level"]).collect();
+    assert_eq!(levels, ["5", "6", "16+3"]);
+    let nines = |n: usize| low(&plans[n]["durability"]["nines"]);
+    assert!(nines(0) < nines(1) && nines(1) < nines(2), "{answer}");
+    assert_eq!(low(&plans[2]["durability"]["inputs"]["afr"]), 0.005);
+    let html = fs::read_to_string(&path).expect("written");
+    assert!(html.contains("RAID 16+3, 19 drives") && html.contains("<svg"));
+    assert_eq!(answer["html"], path);
+}
+
+#[test]
+fn the_best_shape_is_named_with_the_reason() {
+    let rig = Rig::new();
+    let search = [
+        "--count",
+        "24",
+        "--best-for",
+        "cost",
+        "--at-least",
+        "tolerance=2",
+    ];
+    let args = [&DRIVE[..], &search, &["--price-gb", "0.1"]].concat();
+    let answer = rig.run(&args).ok().json();
+    assert_eq!(answer["plans"][0]["level"], "6");
+    let why = answer["why"].as_array().expect("a list");
+    assert!(
+        why[0].as_str().expect("text").contains("best of"),
+        "{answer}"
+    );
+    assert!(why.len() >= 3, "{answer}");
+}
+
+#[test]
+fn an_array_of_this_machine_is_planned_as_it_is_and_figures_do_without_a_name() {
+    let mut rig = Rig::new();
+    let devices = rig.files(5);
+    let strip = ["--export", "none", "--strip", "64K"];
+    rig.start_daemon();
+    rig.create("a", "5", &strip, &devices).ok();
+    let plan = rig.run(&["plan", "--like", "a"]).ok().json();
+    let plan = &plan["plans"][0];
+    assert_eq!((&plan["level"], &plan["members"]), (&"5".into(), &5.into()));
+    assert_eq!(plan["strip_bytes"], 65536);
+    let with = [
+        "plan",
+        "--like",
+        "a",
+        "--drive",
+        "D5-P5316-30.72",
+        "--level",
+        "6",
+    ];
+    let plan = rig.run(&with).ok().json();
+    let plan = &plan["plans"][0];
+    assert_eq!(
+        (&plan["level"], &plan["drive"]),
+        (&"6".into(), &"D5-P5316-30.72".into())
+    );
+    let figures = [
+        "plan",
+        "--level",
+        "5",
+        "--count",
+        "4",
+        "--capacity",
+        "8TB",
+        "--media",
+        "qlc",
+    ];
+    let plan = rig
+        .run(&[&figures[..], &["--write", "2GB..3GB"]].concat())
+        .ok()
+        .json();
+    let plan = &plan["plans"][0];
+    // The write rate is given, the read rate is not.
+    let source = |n: usize| &plan["rates"][n]["optimal"]["bytes_per_s"]["source"];
+    assert_eq!(
+        (source(0), source(1)),
+        (&"assumed".into(), &"formula".into())
+    );
+    assert!(
+        !plan["assumed"]
+            .as_array()
+            .expect("a list")
+            .contains(&"write".into())
+    );
+}
+
+#[test]
+fn the_catalogue_is_listed_and_users_add_to_it() {
+    let rig = Rig::new();
+    let all = rig.run(&["plan", "--drives"]).ok().json();
+    let all = all.as_array().expect("a list");
+    assert!(all.len() >= 15);
+    assert!(
+        all.iter()
+            .all(|d| d["sources"].as_array().is_some_and(|s| !s.is_empty()))
+    );
+    let path = rig.path("drives.toml");
+    let own = "[source]\nbench = { title = \"our bench\", date = \"2026-11\" }\n[[drive]]\nname = \
+               \"OURS-8\"\nmedia = \"tlc\"\ncapacity = { is = \"8TB\", source = \"bench\" }\n";
+    fs::write(&path, own).expect("written");
+    let more = rig
+        .run(&["plan", "--drives", "--drive-file", &path])
+        .ok()
+        .json();
+    assert_eq!(more.as_array().expect("a list").len(), all.len() + 1);
+    let plan = [
+        "plan",
+        "--drive-file",
+        &path,
+        "--drive",
+        "ours-8",
+        "--level",
+        "1",
+        "--count",
+        "2",
+    ];
+    let plan = rig.run(&plan).ok().json();
+    assert_eq!(plan["plans"][0]["sources"][0]["source"], "our bench");
+}
