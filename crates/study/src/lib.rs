@@ -1,4 +1,8 @@
 //! Experiments as data: on modelled drives and on real ones.
 #![forbid(unsafe_code)]
 
+pub mod definition;
+pub mod result;
 pub mod rig;
+pub mod run;
+pub mod steady;
