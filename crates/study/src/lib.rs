@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod definition;
+pub mod real;
 pub mod result;
 pub mod rig;
 pub mod run;

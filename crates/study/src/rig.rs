@@ -16,7 +16,8 @@ pub type FioOptions = BTreeMap<String, String>;
 pub enum Target {
     /// The array's block device.
     Array,
-    /// All drives, each by itself, without an array: the ceiling.
+    /// All drives, each by itself, without an array: the ceiling. Each drive gets all of the loads;
+    /// what is reached is the sum over the drives.
     Drives,
 }
 
@@ -83,9 +84,13 @@ pub struct Job {
 pub trait Rig {
     /// A step begins: its case, its name, and what it gives fio. Modelled drives need none of it.
     fn begin(&mut self, _case: &str, _step: &str, _fio: &FioOptions) {}
-    /// Brings each drive into the state of a new one; says how. Modelled drives are new.
-    fn erase(&mut self) -> Result<Vec<String>, RigError> {
-        Ok(Vec::new())
+    /// Brings each drive into the state of a new one. Modelled drives are new.
+    fn erase(&mut self) -> Result<(), RigError> {
+        Ok(())
+    }
+    /// What a reader of the step that has just ended should know; each is given once.
+    fn notes(&mut self) -> Vec<String> {
+        Vec::new()
     }
     /// The last step of a case is done: its array is not needed any more.
     fn end(&mut self) -> Result<(), RigError> {

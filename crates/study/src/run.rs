@@ -25,8 +25,13 @@ const LOCK: &str = "lock";
 pub trait Rigs {
     /// Whether an array is still there when the process has ended.
     fn keeps(&self) -> bool;
-    /// The rig of a case; `made`: a step that is done has made its array.
-    fn rig(&mut self, study: &Study, case: &Case, made: bool) -> Result<Box<dyn Rig>, RigError>;
+    /// The rig of a case of which these steps are done.
+    fn rig(
+        &mut self,
+        study: &Study,
+        case: &Case,
+        done: &[&Step],
+    ) -> Result<Box<dyn Rig + '_>, RigError>;
 }
 
 /// Is told what goes on.
@@ -239,16 +244,14 @@ impl Running {
             }
             let done = self.results.cases[at].steps.len();
             let of_case: Vec<&Step> = case.steps_for(simulated).collect();
-            let made = of_case[..done.min(of_case.len())]
-                .iter()
-                .any(|step| step.what == What::Create);
+            let done = done.min(of_case.len());
             let failed = |step: &str, error: RigError| RunError::Step {
                 case: case.name.clone(),
                 step: step.to_owned(),
                 error,
             };
             let first = of_case.get(done).map_or("end", |step| &step.name);
-            let rig = rigs.rig(&study, case, made);
+            let rig = rigs.rig(&study, case, &of_case[..done]);
             let mut rig = rig.map_err(|error| failed(first, error))?;
             for step in of_case.into_iter().skip(done) {
                 let mut progress = Progress {
@@ -358,7 +361,7 @@ fn carry_out(
         ..StepResult::default()
     };
     match &step.what {
-        What::Erase => result.notes = rig.erase()?,
+        What::Erase => rig.erase()?,
         What::Create => {
             let seconds = rig.create()?;
             result.figures.insert(Figure::Seconds, seconds);
@@ -407,12 +410,18 @@ fn carry_out(
             }
         }
     }
+    result.notes = rig.notes();
     Ok(result)
 }
 
 fn job_done(result: &mut StepResult, seconds: f64, bytes_per_s: f64, beside: &[Reached]) {
     result.figures.insert(Figure::Seconds, seconds);
-    result.figures.insert(Figure::JobBytes, bytes_per_s);
+    if bytes_per_s > 0.0 {
+        result.figures.insert(Figure::JobBytes, bytes_per_s);
+    } else {
+        let why = "the job was over before its size could be seen";
+        result.missing.insert(Figure::JobBytes, why.to_owned());
+    }
     result.reached(beside);
 }
 
