@@ -3,7 +3,10 @@
 
 pub mod definition;
 pub mod real;
+pub mod report;
 pub mod result;
 pub mod rig;
 pub mod run;
 pub mod steady;
+pub mod studies;
+pub mod table;
