@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod definition;
+pub mod picture;
 pub mod real;
 pub mod report;
 pub mod result;

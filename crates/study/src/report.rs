@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::definition::{Figure, Study};
+use crate::picture;
 use crate::result::{On, Results};
 use crate::table::{self, Row, Verdict, percent, shown, shown_in};
 
@@ -139,7 +140,7 @@ fn about(study: &Study, results: &Results) -> Vec<(&'static str, String)> {
     about
 }
 
-/// The report in Markdown.
+/// The report in Markdown; its pictures are files beside it, NAME.svg.
 pub fn markdown(study: &Study, results: &Results) -> String {
     let mut text = format!("# {}: {}\n\n{}\n\n", study.name, study.title, study.about.trim());
     for (name, what) in about(study, results) {
@@ -147,6 +148,9 @@ pub fn markdown(study: &Study, results: &Results) -> String {
     }
     text.push_str("\n## Published and ours\n\n");
     table_md(&mut text, &expectations(&table::rows(study, results)));
+    for picture in picture::all(study, results) {
+        let _ = writeln!(text, "\n![{0}]({0}.svg)", picture.name);
+    }
     text.push_str("\n## All figures\n\n");
     table_md(&mut text, &steps(results));
     let notes = notes(results);
@@ -172,8 +176,8 @@ fn table_md(text: &mut String, cells: &Cells) {
     }
 }
 
-/// The report as one page of HTML; `charts` are SVG pictures.
-pub fn html(study: &Study, results: &Results, charts: &[String]) -> String {
+/// The report as one page of HTML, with its pictures.
+pub fn html(study: &Study, results: &Results) -> String {
     let rows = table::rows(study, results);
     let page = html! {
         (DOCTYPE)
@@ -192,7 +196,9 @@ pub fn html(study: &Study, results: &Results, charts: &[String]) -> String {
                 }
                 h2 { "Published and ours" }
                 (table_html(&expectations(&rows), |at| rows[at].verdict == Verdict::Outside))
-                @for chart in charts { figure { (PreEscaped(chart)) } }
+                @for picture in picture::all(study, results) {
+                    figure { (PreEscaped(picture.svg)) }
+                }
                 h2 { "All figures" }
                 (table_html(&steps(results), |_| false))
                 @let notes = notes(results);

@@ -41,6 +41,7 @@ mod reshape;
 mod rig;
 mod scale;
 mod standstill;
+mod study;
 mod top;
 mod udev;
 mod undecided;

@@ -7,6 +7,7 @@
 use std::io::{IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 
+use strake_format::ArrayUuid;
 use strake_runtime::{Device, OpenMode};
 use strake_study::real::Consent;
 use strake_study::result::DriveSeen;
@@ -81,16 +82,34 @@ pub(super) fn free(paths: &[PathBuf]) -> Result<(), Failure> {
     safety::may_hold(paths)
 }
 
-/// What a drive holds that would be lost, in words.
-fn content(path: &Path) -> Option<Failure> {
-    safety::check(std::slice::from_ref(&path.to_owned()), Permit::default()).err()
+/// About which drives the user is asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked {
+    /// About each.
+    OfAll,
+    /// About those that hold something else than members of this array: the others were named when
+    /// the study began.
+    OfForeign { own: Option<ArrayUuid> },
 }
 
-/// Has the user name each of these drives. `all`: also those that hold nothing that is known.
+/// What a drive holds that would be lost, in words.
+fn content(path: &Path, asked: Asked) -> Option<Failure> {
+    let own = match asked {
+        Asked::OfAll => None,
+        Asked::OfForeign { own } => own,
+    };
+    let permit = Permit {
+        own,
+        ..Permit::default()
+    };
+    safety::check(std::slice::from_ref(&path.to_owned()), permit).err()
+}
+
+/// Has the user name each of these drives.
 pub(super) fn ask(
     drives: &[DriveSeen],
     yes_erase: &[String],
-    all: bool,
+    asked: Asked,
 ) -> Result<Consent, Failure> {
     let named = named(drives, yes_erase)?;
     let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
@@ -98,8 +117,8 @@ pub(super) fn ask(
         if named.contains(&drive) {
             continue;
         }
-        let content = content(&drive.path);
-        if content.is_none() && !all {
+        let content = content(&drive.path, asked);
+        if content.is_none() && matches!(asked, Asked::OfForeign { .. }) {
             continue;
         }
         let path = drive.path.display();

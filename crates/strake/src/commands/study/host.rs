@@ -81,7 +81,7 @@ impl Machine {
         Ok(())
     }
 
-    fn show(&self, name: &str) -> Result<Option<ArrayJson>, Failure> {
+    pub(super) fn show(&self, name: &str) -> Result<Option<ArrayJson>, Failure> {
         match self.client.get::<ArrayJson>(&url(name, "")?) {
             Ok(array) => Ok(Some(array)),
             Err(failure) if failure.code == Code::ArrayNotFound => Ok(None),
@@ -91,7 +91,11 @@ impl Machine {
 
     /// The member's device is wiped before it comes back, so that it comes as a new one.
     fn give(&self, name: &str, slot: usize, device: &Path) -> Result<(), Failure> {
-        self.member(name, "remove", slot)?;
+        match self.member(name, "remove", slot) {
+            // A step that was cut off has done it.
+            Err(failure) if failure.code == Code::MemberNotFound => {}
+            removed => removed?,
+        }
         let devices = vec![device.to_owned()];
         let clean = CleanRequest {
             devices,
@@ -209,5 +213,58 @@ fn wear(health: &health::Health) -> Wear {
         host_read: Some(health.host_read_bytes as f64),
         host_written: Some(health.host_written_bytes as f64),
         media_written: health.media_written_bytes.map(|bytes| bytes as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use strake_study::definition::Figure;
+    use strake_study::result::StepResult;
+
+    use super::*;
+    use crate::drives::machine::health::{Pages, decode};
+
+    /// Log pages as a drive gives them: so many units to it, so many bytes to its flash.
+    fn pages(units: u128, ocp: Option<u128>, solidigm: Option<u32>) -> Pages {
+        let page = |values: &[(usize, &[u8])]| {
+            let mut page = vec![0; 512];
+            for (at, bytes) in values {
+                page[*at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            page
+        };
+        let guid = [
+            0xc5, 0xaf, 0x10, 0x28, 0xea, 0xbf, 0xf2, 0xa4, 0x9c, 0x4f, 0x6f, 0x7c, 0xc9, 0x14, 0xd5,
+            0xaf,
+        ];
+        Pages {
+            controller: vec![0; 4096],
+            smart: page(&[(32, &7u128.to_le_bytes()), (48, &units.to_le_bytes())]),
+            endurance_group: None,
+            ocp: ocp.map(|bytes| page(&[(0, &bytes.to_le_bytes()), (496, &guid)])),
+            solidigm: solidigm.map(|n| page(&[(0, &[0xf4]), (5, &n.to_le_bytes())])),
+        }
+    }
+
+    #[test]
+    fn write_amplification_of_a_load_comes_from_log_pages_before_and_after_it() {
+        let wear = |pages: &Pages| wear(&decode(pages));
+        let waf = |before: Pages, after: Pages| {
+            let mut step = StepResult::default();
+            step.wear(&[wear(&before)], &[wear(&after)], None, None);
+            (step.figures.get(&Figure::Waf).copied(), step.missing)
+        };
+        // 1000 units are 512 MB; the flash took 1.21 times as much.
+        let ocp = |units, bytes| pages(units, Some(bytes), None);
+        let (found, _) = waf(ocp(5000, 9_000_000_000), ocp(6000, 9_619_520_000));
+        assert!(found.is_some_and(|waf| (waf - 1.21).abs() < 1e-9), "{found:?}");
+        // The vendor's log counts 32 MiB each.
+        let (found, _) = waf(pages(0, None, Some(10)), pages(65_536, None, Some(1_210)));
+        assert!(found.is_some_and(|waf| (waf - 1.2).abs() < 1e-9), "{found:?}");
+        // As QEMU's drive: what was written to it, and nothing of its flash.
+        let (found, missing) = waf(pages(0, None, None), pages(1000, None, None));
+        assert_eq!(found, None);
+        assert!(missing[&Figure::Waf].contains("flash"), "{missing:?}");
+        assert_eq!(wear(&pages(0, None, None)).host_read, Some(7.0 * 512_000.0));
     }
 }

@@ -7,14 +7,14 @@ mod consent;
 mod host;
 mod run;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use strake_study::definition::{Study, What};
 use strake_study::result::{Results, replace};
 use strake_study::run::RunError;
 use strake_study::table::{self, Pair, Row};
-use strake_study::{report, studies};
+use strake_study::{picture, report, studies};
 
 use crate::cli::args::study::StudyCommand;
 use crate::cli::output::Table;
@@ -252,10 +252,12 @@ struct Reported {
 fn report_of(context: &Context, folder: &Path) -> Ended {
     let (study, results) = strake_study::run::read(folder)?;
     let page = folder.join("report.html");
-    for (path, text) in [
-        (folder.join("report.md"), report::markdown(&study, &results)),
-        (page.clone(), report::html(&study, &results, &[])),
-    ] {
+    let pictures = picture::all(&study, &results).into_iter();
+    let pictures = pictures.map(|one| (folder.join(one.name).with_extension("svg"), one.svg));
+    let mut files: Vec<(PathBuf, String)> = pictures.collect();
+    files.push((folder.join("report.md"), report::markdown(&study, &results)));
+    files.push((page.clone(), report::html(&study, &results)));
+    for (path, text) in files {
         let written = replace(&path, text.as_bytes());
         written.map_err(|error| Failure::io(path.display(), &error))?;
     }

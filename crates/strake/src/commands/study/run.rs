@@ -15,12 +15,14 @@ use strake_study::real::{Consent, Real, Ticker, array_name, program};
 use strake_study::result::{DriveSeen, On, StepResult};
 use strake_study::run::{Progress, RunError, Running, Watch};
 
+use crate::api::ArrayJson;
 use crate::cli::args::study::StudyRunArgs;
 use crate::cli::client::Client;
 use crate::cli::output::Bar;
 use crate::cli::{Context, DONE, Ended};
 use crate::commands::study::host::Machine;
-use crate::commands::study::{consent, find, report_of};
+use crate::commands::study::consent::{self, Asked};
+use crate::commands::study::{find, report_of};
 use crate::common::errors::{Code, Failure};
 use crate::common::{absolutes, size};
 use crate::drives::machine::sysfs;
@@ -89,7 +91,7 @@ pub(super) fn run(context: &Context, args: &StudyRunArgs) -> Ended {
         return Ok(DONE);
     }
     let client = Client::need(&context.dir)?;
-    let consent = consent::ask(&drives, &args.yes_erase, true)?;
+    let consent = consent::ask(&drives, &args.yes_erase, Asked::OfAll)?;
     let machine = Machine { client };
     for (study, folder) in studies.into_iter().zip(folders) {
         let on = On::Real(drives.clone());
@@ -126,26 +128,30 @@ pub(super) fn resume(context: &Context, folder: &Path, yes_erase: &[String]) -> 
     // One that cannot be looked at is not here.
     let here: Vec<DriveSeen> = each.filter_map(|path| consent::seen(path).ok()).collect();
     let drives = running.drives(&here)?;
-    let own = own_members(&machine, &running)?;
+    let own = own_array(&machine, &running)?;
     let mut others = drives.clone();
-    others.retain(|drive| !own.contains(&drive.path));
+    if let Some(array) = &own {
+        let is_member = |drive: &DriveSeen| {
+            let mut members = array.members.iter().filter_map(|member| member.device.as_ref());
+            members.any(|device| Path::new(device) == drive.path)
+        };
+        others.retain(|drive| !is_member(drive));
+    }
     consent::free(&others.iter().map(|drive| drive.path.clone()).collect::<Vec<_>>())?;
-    consent::ask(&others, yes_erase, false)?;
+    let own = own.and_then(|array| array.uuid.parse().ok());
+    consent::ask(&others, yes_erase, Asked::OfForeign { own })?;
     let consent = Consent::given(drives.iter().map(|drive| drive.path.clone()));
     go_on(context, &machine, running, drives, consent)
 }
 
-/// Devices that the arrays of the study have, or had until a step took them out.
-fn own_members(machine: &Machine, running: &Running) -> Result<Vec<PathBuf>, Failure> {
-    use strake_study::real::Host as _;
-    let mut own = Vec::new();
+/// The array of the study that is there: a case has one at a time.
+fn own_array(machine: &Machine, running: &Running) -> Result<Option<ArrayJson>, Failure> {
     for case in &running.study().cases {
-        let array = machine.array(&array_name(running.study(), case));
-        let array = array.map_err(|why| Failure::new(Code::StudyFailed, why))?;
-        let members = array.into_iter().flat_map(|array| array.members);
-        own.extend(members.filter_map(|(device, _)| device));
+        if let Some(array) = machine.show(&array_name(running.study(), case))? {
+            return Ok(Some(array));
+        }
     }
-    Ok(own)
+    Ok(None)
 }
 
 fn go_on(
