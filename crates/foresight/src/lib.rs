@@ -6,6 +6,17 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acceptance;
+pub mod catalogue;
+pub mod cost;
 pub mod drive;
+pub mod durability;
+pub mod host;
 pub mod load;
+pub mod page;
+pub mod plan;
+pub mod rebuild;
+pub mod shape;
+pub mod speed;
 pub mod value;
+pub mod wear;

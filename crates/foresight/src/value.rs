@@ -3,10 +3,11 @@
 //! Invariants: `low <= high`; what is computed from an unknown input is a range, never a guess that
 //! looks like a fact; the source of a computed figure is the weakest of its inputs' and its own.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Where a figure comes from, from the strongest to the weakest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// The user gave it.
@@ -24,7 +25,7 @@ pub enum Source {
 }
 
 /// A figure: from `low` to `high`, in the unit that its place names.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Figure {
     /// Lowest.
     pub low: f64,

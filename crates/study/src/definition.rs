@@ -471,7 +471,9 @@ fn place(file: &str, text: &str, at: usize, why: &str) -> DefinitionError {
     let before = text.get(..at.min(text.len())).unwrap_or_default();
     let number = before.matches('\n').count() + 1;
     let line = text.lines().nth(number - 1).unwrap_or_default().trim();
-    let mut headers = [line].into_iter().chain(before.lines().rev().map(str::trim));
+    let mut headers = [line]
+        .into_iter()
+        .chain(before.lines().rev().map(str::trim));
     let section = headers.find(|line| line.starts_with('['));
     let section = section.map_or_else(String::new, |name| format!(" in {name}"));
     let key = match line.split_once('=') {
@@ -533,7 +535,10 @@ fn case(file: Spanned<CaseFile>) -> Result<Case, Wrong> {
         let at = file.get_ref().name.span();
         let step = step(file, &shape, &steps)?;
         if steps.iter().any(|other| other.name == step.name) {
-            return wrong(&at, format!("two steps of the case are called '{}'", step.name));
+            return wrong(
+                &at,
+                format!("two steps of the case are called '{}'", step.name),
+            );
         }
         steps.push(step);
     }
@@ -542,7 +547,10 @@ fn case(file: Spanned<CaseFile>) -> Result<Case, Wrong> {
     }
     let mut expect = Vec::new();
     for file in file.expect {
-        for step in [Some(&file.step), file.share_of.as_ref()].into_iter().flatten() {
+        for step in [Some(&file.step), file.share_of.as_ref()]
+            .into_iter()
+            .flatten()
+        {
             if !steps.iter().any(|known| known.name == *step.get_ref()) {
                 let why = format!("the case has no step '{}' before it", step.get_ref());
                 return wrong(&step.span(), why);
@@ -600,7 +608,11 @@ fn shape(file: ArrayFile) -> Result<Shape, Wrong> {
 fn until(file: &Spanned<UntilFile>) -> Result<Until, Wrong> {
     let at = file.span();
     let file = file.get_ref();
-    let given = [file.run.is_some(), file.passes.is_some(), file.steady.is_some()];
+    let given = [
+        file.run.is_some(),
+        file.passes.is_some(),
+        file.steady.is_some(),
+    ];
     if given.iter().filter(|given| **given).count() != 1 {
         return wrong(&at, "give one of run, passes, steady");
     }
@@ -610,7 +622,10 @@ fn until(file: &Spanned<UntilFile>) -> Result<Until, Wrong> {
     let good = |passes: f64| passes.is_finite() && passes > 0.0 && passes <= 1000.0;
     for passes in [file.passes, file.steady].into_iter().flatten() {
         if !good(passes) {
-            return wrong(&at, format!("{passes} passes are not above 0 and up to 1000"));
+            return wrong(
+                &at,
+                format!("{passes} passes are not above 0 and up to 1000"),
+            );
         }
     }
     Ok(match (&file.run, file.passes, file.steady) {
@@ -645,7 +660,10 @@ fn step(file: Spanned<StepFile>, shape: &Shape, before: &[Step]) -> Result<Step,
         Do::Rebuild => ("rebuild", &["slot", "beside", "fio"]),
         Do::Scrub => ("scrub", &["beside", "fio"]),
     };
-    if let Some((key, _)) = given.iter().find(|(key, given)| *given && !takes.contains(key)) {
+    if let Some((key, _)) = given
+        .iter()
+        .find(|(key, given)| *given && !takes.contains(key))
+    {
         return wrong(&at, format!("do = \"{what}\" takes no {key}"));
     }
     let slot = || match &file.slot {
@@ -669,7 +687,10 @@ fn step(file: Spanned<StepFile>, shape: &Shape, before: &[Step]) -> Result<Step,
         return wrong(&at, "no step before it makes the array: do = \"create\"");
     }
     if made && !needs_array {
-        return wrong(&at, format!("do = \"{what}\" here would overwrite the array of the case"));
+        return wrong(
+            &at,
+            format!("do = \"{what}\" here would overwrite the array of the case"),
+        );
     }
     let what = match file.r#do {
         Do::Erase => What::Erase,
@@ -688,7 +709,10 @@ fn step(file: Spanned<StepFile>, shape: &Shape, before: &[Step]) -> Result<Step,
             };
             let loads = all(file.loads);
             if loads.is_empty() {
-                return wrong(&at, "do = \"load\" needs loads, such as [\"rand-read:4K:64\"]");
+                return wrong(
+                    &at,
+                    "do = \"load\" needs loads, such as [\"rand-read:4K:64\"]",
+                );
             }
             let Some(time) = &file.until else {
                 return wrong(&at, "do = \"load\" needs until, such as { run = \"60s\" }");
@@ -720,7 +744,10 @@ fn options(given: BTreeMap<Spanned<String>, Value>) -> Result<BTreeMap<String, S
         let name = key.into_inner();
         if !FIO_OPTIONS.contains(&name.as_str()) {
             let known = FIO_OPTIONS.join(", ");
-            return wrong(&at, format!("'{name}' is not an option that a study sets: {known}"));
+            return wrong(
+                &at,
+                format!("'{name}' is not an option that a study sets: {known}"),
+            );
         }
         let allowed = |c: char| c.is_ascii_alphanumeric() || "%,:-._".contains(c);
         if value.is_empty() || !value.chars().all(allowed) {
@@ -728,9 +755,15 @@ fn options(given: BTreeMap<Spanned<String>, Value>) -> Result<BTreeMap<String, S
         }
         if name == "ioengine" && !FIO_ENGINES.contains(&value.as_str()) {
             let known = FIO_ENGINES.join(", ");
-            return wrong(&at, format!("'{value}' is not an engine that a study uses: {known}"));
+            return wrong(
+                &at,
+                format!("'{value}' is not an engine that a study uses: {known}"),
+            );
         }
-        let number = value.parse::<u32>().ok().filter(|n| (1..=65_536).contains(n));
+        let number = value
+            .parse::<u32>()
+            .ok()
+            .filter(|n| (1..=65_536).contains(n));
         if ["iodepth", "numjobs"].contains(&name.as_str()) && number.is_none() {
             return wrong(&at, format!("'{value}' is not a number from 1 to 65536"));
         }
@@ -778,7 +811,10 @@ kind = "P"
         let case = &study.cases[0];
         assert_eq!((study.drives(), study.steps(true)), (3, 2));
         assert_eq!(case.shape.strip, Some(65_536));
-        let What::Load { until, simulated, .. } = &case.steps[1].what else {
+        let What::Load {
+            until, simulated, ..
+        } = &case.steps[1].what
+        else {
             panic!("{:?}", case.steps);
         };
         let (ramp, run) = (Duration::from_secs(1), Duration::from_secs(90));
@@ -798,24 +834,84 @@ kind = "P"
         };
         for (from, to, parts) in [
             ("title =", "tilte =", &["line 2, tilte", "`tilte`"][..]),
-            ("level = \"5\"", "level = \"8\"", &["line 7, array in [[case]]"]),
-            ("strip = \"64K\"", "strip = \"3K\"", &["line 7", "'3K'", "power of two"]),
+            (
+                "level = \"5\"",
+                "level = \"8\"",
+                &["line 7, array in [[case]]"],
+            ),
+            (
+                "strip = \"64K\"",
+                "strip = \"3K\"",
+                &["line 7", "'3K'", "power of two"],
+            ),
             ("drives = 3", "drives = 65", &["line 7", "65", "1 to 64"]),
-            ("seq-write:1M:2", "seq-wirte:1M:2", &["line 17, loads in [[case.step]]"]),
-            ("run = \"1m 30s\"", "run = \"soon\"", &["line 18, until", "'soon'", "200ms"]),
-            ("run = \"1m 30s\"", "passes = 0.0", &["line 18, until", "ramp goes with run"]),
-            ("{ run = \"20ms\" }", "{ steady = -1 }", &["line 19, simulated", "-1 passes"]),
-            ("iodepth", "filename", &["line 20, fio", "'filename'", "offset_increment"]),
-            ("iodepth = 64", "iodepth = \"many\"", &["line 20, fio", "'many'"]),
+            (
+                "seq-write:1M:2",
+                "seq-wirte:1M:2",
+                &["line 17, loads in [[case.step]]"],
+            ),
+            (
+                "run = \"1m 30s\"",
+                "run = \"soon\"",
+                &["line 18, until", "'soon'", "200ms"],
+            ),
+            (
+                "run = \"1m 30s\"",
+                "passes = 0.0",
+                &["line 18, until", "ramp goes with run"],
+            ),
+            (
+                "{ run = \"20ms\" }",
+                "{ steady = -1 }",
+                &["line 19, simulated", "-1 passes"],
+            ),
+            (
+                "iodepth",
+                "filename",
+                &["line 20, fio", "'filename'", "offset_increment"],
+            ),
+            (
+                "iodepth = 64",
+                "iodepth = \"many\"",
+                &["line 20, fio", "'many'"],
+            ),
             ("\"1%\"", "\"1;exec\"", &["line 20", "'1;exec'"]),
-            ("step = \"write\"", "step = \"wrote\"", &["line 24, step", "'wrote'"]),
-            ("\"write_bytes_per_s\"", "\"speed\"", &["line 25, figure", "`speed`"]),
+            (
+                "step = \"write\"",
+                "step = \"wrote\"",
+                &["line 24, step", "'wrote'"],
+            ),
+            (
+                "\"write_bytes_per_s\"",
+                "\"speed\"",
+                &["line 25, figure", "`speed`"],
+            ),
             ("12.3e9", "-1", &["line 26, published", "-1"]),
-            ("do = \"load\"", "do = \"fail\"", &["line 14, name", "takes no on"]),
-            ("name = \"write\"", "name = \"make\"", &["line 14, name", "'make'"]),
-            ("name = \"small\"", "name = \"../s\"", &["line 1, name", "'../s'"]),
-            ("do = \"create\"", "do = \"erase\"", &["line 14", "makes the array"]),
-            ("on = \"array\"", "on = \"drives\"", &["line 14", "overwrite the array"]),
+            (
+                "do = \"load\"",
+                "do = \"fail\"",
+                &["line 14, name", "takes no on"],
+            ),
+            (
+                "name = \"write\"",
+                "name = \"make\"",
+                &["line 14, name", "'make'"],
+            ),
+            (
+                "name = \"small\"",
+                "name = \"../s\"",
+                &["line 1, name", "'../s'"],
+            ),
+            (
+                "do = \"create\"",
+                "do = \"erase\"",
+                &["line 14", "makes the array"],
+            ),
+            (
+                "on = \"array\"",
+                "on = \"drives\"",
+                &["line 14", "overwrite the array"],
+            ),
         ] {
             let said = error(from, to);
             assert!(said.starts_with("f.toml, line "), "{said}");

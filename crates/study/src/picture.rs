@@ -58,9 +58,8 @@ pub fn all(study: &Study, results: &Results) -> Vec<Picture> {
     let rows = table::rows(study, results);
     let mut pictures = Vec::new();
     for unit in &UNITS {
-        let is_of = |row: &&Row| {
-            !row.is_share && row.ours.is_some() && unit.figures.contains(&row.figure)
-        };
+        let is_of =
+            |row: &&Row| !row.is_share && row.ours.is_some() && unit.figures.contains(&row.figure);
         let of: Vec<&Row> = rows.iter().filter(is_of).collect();
         for (at, rows) in of.chunks(GROUPS_MAX).enumerate() {
             let name = match at {

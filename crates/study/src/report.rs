@@ -44,7 +44,15 @@ fn expectations(rows: &[Row]) -> Cells {
         ]
     };
     Cells {
-        head: vec!["Case", "Figure", "Kind", "Published", "Ours", "Deviation", "Verdict"],
+        head: vec![
+            "Case",
+            "Figure",
+            "Kind",
+            "Published",
+            "Ours",
+            "Deviation",
+            "Verdict",
+        ],
         rows: rows.iter().map(cells).collect(),
         numbers: (3, 5),
     }
@@ -104,7 +112,10 @@ fn about(study: &Study, results: &Results) -> Vec<(&'static str, String)> {
     let mut about = vec![("Source", study.source.clone())];
     match &results.on {
         On::Simulated => {
-            let what = format!("the engine on modelled drives ({}), virtual time", study.drive);
+            let what = format!(
+                "the engine on modelled drives ({}), virtual time",
+                study.drive
+            );
             about.push(("Ran on", what));
         }
         On::Real(drives) => {
@@ -142,7 +153,12 @@ fn about(study: &Study, results: &Results) -> Vec<(&'static str, String)> {
 
 /// The report in Markdown; its pictures are files beside it, NAME.svg.
 pub fn markdown(study: &Study, results: &Results) -> String {
-    let mut text = format!("# {}: {}\n\n{}\n\n", study.name, study.title, study.about.trim());
+    let mut text = format!(
+        "# {}: {}\n\n{}\n\n",
+        study.name,
+        study.title,
+        study.about.trim()
+    );
     for (name, what) in about(study, results) {
         let _ = writeln!(text, "* {name}: {what}");
     }
@@ -168,10 +184,19 @@ fn table_md(text: &mut String, cells: &Cells) {
     let head: Vec<String> = cells.head.iter().map(|head| (*head).to_owned()).collect();
     text.push_str(&line(&head));
     let (from, to) = cells.numbers;
-    let rule = |at: usize| if (from..=to).contains(&at) { "---:" } else { "---" }.to_owned();
+    let rule = |at: usize| {
+        if (from..=to).contains(&at) {
+            "---:"
+        } else {
+            "---"
+        }
+        .to_owned()
+    };
     text.push_str(&line(&(0..head.len()).map(rule).collect::<Vec<_>>()));
     for row in &cells.rows {
-        let safe = row.iter().map(|cell| cell.replace('|', "\\|").replace('\n', " "));
+        let safe = row
+            .iter()
+            .map(|cell| cell.replace('|', "\\|").replace('\n', " "));
         text.push_str(&line(&safe.collect::<Vec<_>>()));
     }
 }

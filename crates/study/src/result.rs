@@ -125,7 +125,8 @@ impl Machine {
         let field = |path: &str, key: &str| {
             let all = text(path)?;
             let line = all.lines().find(|line| line.starts_with(key))?;
-            line.split_once(':').map(|(_, value)| value.trim().to_owned())
+            line.split_once(':')
+                .map(|(_, value)| value.trim().to_owned())
         };
         let kib = field("/proc/meminfo", "MemTotal");
         let kib = kib.and_then(|text| text.trim_end_matches(" kB").parse::<u64>().ok());

@@ -433,4 +433,3 @@ fn written(on: Target, reached: &[Reached], until: Until) -> Option<f64> {
     let rate: f64 = reached.iter().map(|one| one.write_bytes_per_s).sum();
     (on == Target::Array).then_some(rate * run.as_secs_f64())
 }
-

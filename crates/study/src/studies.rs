@@ -28,7 +28,10 @@ mod tests {
         for (file, text) in TEXTS {
             let study = Study::parse(file, text).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(format!("{}.toml", study.name), file);
-            assert!(study.cases.iter().all(|case| !case.expect.is_empty()), "{file}");
+            assert!(
+                study.cases.iter().all(|case| !case.expect.is_empty()),
+                "{file}"
+            );
         }
     }
 }

@@ -71,13 +71,19 @@ pub struct Row {
 pub fn rows(study: &Study, results: &Results) -> Vec<Row> {
     let of = |(case, expect): (&str, &Expect)| row(case, expect, results);
     let cases = study.cases.iter();
-    let all = cases.flat_map(|case| case.expect.iter().map(|expect| (case.name.as_str(), expect)));
+    let all = cases.flat_map(|case| {
+        case.expect
+            .iter()
+            .map(|expect| (case.name.as_str(), expect))
+    });
     all.map(of).collect()
 }
 
 fn row(case: &str, expect: &Expect, results: &Results) -> Row {
     let measured = |step: &str| {
-        let done = results.step(case, step).ok_or_else(|| format!("step {step} is not done"))?;
+        let done = results
+            .step(case, step)
+            .ok_or_else(|| format!("step {step} is not done"))?;
         let figure = done.figures.get(&expect.figure).copied();
         figure.ok_or_else(|| {
             let why = done.missing.get(&expect.figure).cloned();

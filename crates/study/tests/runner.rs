@@ -174,9 +174,16 @@ impl Rigs for Model {
     fn keeps(&self) -> bool {
         self.keeps
     }
-    fn rig(&mut self, _: &Study, case: &Case, done: &[&Step]) -> Result<Box<dyn Rig + '_>, RigError> {
+    fn rig(
+        &mut self,
+        _: &Study,
+        case: &Case,
+        done: &[&Step],
+    ) -> Result<Box<dyn Rig + '_>, RigError> {
         let calls = Rc::clone(&self.calls);
-        calls.borrow_mut().push(format!("rig {} {}", case.name, done.len()));
+        calls
+            .borrow_mut()
+            .push(format!("rig {} {}", case.name, done.len()));
         Ok(Box::new(ModelRig {
             calls,
             fails_at: self.fails_at,
@@ -231,12 +238,21 @@ fn a_study_is_carried_out_in_its_order_and_each_figure_is_taken_around_its_step(
     assert_eq!(rebuild.figures[&Figure::WafSlot], 2.0);
     let check = results.step("b", "check").expect("it is done");
     assert!(check.missing.contains_key(&Figure::JobBytes), "{check:?}");
-    let verdicts: Vec<Verdict> = rows(&study, &results).iter().map(|row| row.verdict).collect();
-    assert_eq!(verdicts, [Verdict::Within, Verdict::Within, Verdict::Outside]);
+    let verdicts: Vec<Verdict> = rows(&study, &results)
+        .iter()
+        .map(|row| row.verdict)
+        .collect();
+    assert_eq!(
+        verdicts,
+        [Verdict::Within, Verdict::Within, Verdict::Outside]
+    );
     let page = report::html(&study, &results);
     assert!(page.contains("<svg") && page.contains("-20.0 %"), "{page}");
     let text = report::markdown(&study, &results);
-    assert!(text.contains("| a | new drive | P | 2.50 | 2.00 | -20.0 % | outside 10 % |"), "{text}");
+    assert!(
+        text.contains("| a | new drive | P | 2.50 | 2.00 | -20.0 % | outside 10 % |"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -249,17 +265,24 @@ fn a_figure_that_misses_says_why_and_one_that_is_not_there_says_so() {
         fails_at: Some(6),
         ..Model::default()
     };
-    let error = running.go_on(&mut model, &mut Seen::default()).expect_err("it fails");
+    let error = running
+        .go_on(&mut model, &mut Seen::default())
+        .expect_err("it fails");
     let said = error.to_string();
     assert_eq!(said, "step rebuild of case a: rebuild: the model fails");
     let (study, mut results) = strake_study::run::read(&folder).expect("it was written");
-    results.cases[0].steps[1].figures.insert(Figure::WafRaid, 4.0);
+    results.cases[0].steps[1]
+        .figures
+        .insert(Figure::WafRaid, 4.0);
     let rows = rows(&study, &results);
     assert_eq!(rows[1].verdict, Verdict::Explained);
     assert_eq!(rows[2].verdict, Verdict::NotMeasured);
     assert_eq!(rows[2].why.as_deref(), Some("step rebuild is not done"));
     let page = report::html(&study, &results);
-    assert!(page.contains("a &lt;reason&gt;") && page.contains("3 of 7 steps"), "{page}");
+    assert!(
+        page.contains("a &lt;reason&gt;") && page.contains("3 of 7 steps"),
+        "{page}"
+    );
 }
 
 #[test]
@@ -272,7 +295,9 @@ fn after_a_failure_nothing_is_done_twice_where_the_array_is_still_there() {
         ..Model::default()
     };
     let mut running = begin(&folder, real());
-    running.go_on(&mut model, &mut Seen::default()).expect_err("it fails");
+    running
+        .go_on(&mut model, &mut Seen::default())
+        .expect_err("it fails");
     drop(running);
     let kept = Results::read(&folder).expect("kept");
     assert_eq!(kept.done(), 3);
@@ -281,8 +306,14 @@ fn after_a_failure_nothing_is_done_twice_where_the_array_is_still_there() {
     let mut seen = Seen::default();
     let mut running = Running::open(&folder).expect("it was begun");
     running.go_on(&mut model, &mut seen).expect("the rest");
-    assert_eq!(*model.calls.borrow(), ["rig a 3", "rebuild", "rig b 0", "create", "scrub"]);
-    assert_eq!(running.results().cases[0].steps[..3], kept.cases[0].steps[..]);
+    assert_eq!(
+        *model.calls.borrow(),
+        ["rig a 3", "rebuild", "rig b 0", "create", "scrub"]
+    );
+    assert_eq!(
+        running.results().cases[0].steps[..3],
+        kept.cases[0].steps[..]
+    );
     let numbers: Vec<(usize, usize)> = seen.0.iter().map(|(step, of, _)| (*step, *of)).collect();
     assert_eq!(numbers, [(4, 6), (5, 6), (6, 6)]);
 }
@@ -296,12 +327,16 @@ fn a_case_begins_anew_where_its_array_went_with_the_process() {
         ..Model::default()
     };
     let mut running = begin(&folder, On::Simulated);
-    running.go_on(&mut model, &mut Seen::default()).expect_err("it fails");
+    running
+        .go_on(&mut model, &mut Seen::default())
+        .expect_err("it fails");
     drop(running);
     model.fails_at = None;
     model.calls.borrow_mut().clear();
     let mut running = Running::open(&folder).expect("it was begun");
-    running.go_on(&mut model, &mut Seen::default()).expect("all of it");
+    running
+        .go_on(&mut model, &mut Seen::default())
+        .expect("all of it");
     assert_eq!(model.calls.borrow()[..2], ["rig a 0", "create"]);
     assert_eq!(running.results().done(), 7);
 }
@@ -315,7 +350,10 @@ fn a_folder_is_of_one_study_and_one_process_and_its_drives_are_those_that_it_beg
         serial: Some(serial.to_owned()),
         ..DriveSeen::default()
     };
-    let on = On::Real(vec![drive("/dev/nvme0n1", "S1"), drive("/dev/nvme1n1", "S2")]);
+    let on = On::Real(vec![
+        drive("/dev/nvme0n1", "S1"),
+        drive("/dev/nvme1n1", "S2"),
+    ]);
     let running = begin(&folder, on);
     let busy = Running::open(&folder).expect_err("at work");
     assert!(matches!(busy, RunError::Busy(_)), "{busy}");
@@ -323,8 +361,14 @@ fn a_folder_is_of_one_study_and_one_process_and_its_drives_are_those_that_it_beg
     let here = [drive("/dev/nvme0n1", "S2"), drive("/dev/nvme1n1", "S1")];
     let drives = running.drives(&here).expect("both are here");
     let paths: Vec<&Path> = drives.iter().map(|drive| drive.path.as_path()).collect();
-    assert_eq!(paths, [Path::new("/dev/nvme1n1"), Path::new("/dev/nvme0n1")]);
-    let gone = running.drives(&here[..1]).expect_err("S1 is not here").to_string();
+    assert_eq!(
+        paths,
+        [Path::new("/dev/nvme1n1"), Path::new("/dev/nvme0n1")]
+    );
+    let gone = running
+        .drives(&here[..1])
+        .expect_err("S1 is not here")
+        .to_string();
     assert!(gone.contains("/dev/nvme0n1 (S1)"), "{gone}");
     let study = Study::parse("model", TEXT).expect("a study");
     let there = Running::begin(study, &folder, "test", real()).expect_err("there");
@@ -333,6 +377,9 @@ fn a_folder_is_of_one_study_and_one_process_and_its_drives_are_those_that_it_beg
     let path = folder.join("study.toml");
     std::fs::write(&path, TEXT.replace("do = \"scrub\"", "do = \"scrubs\"")).expect("works");
     let wrong = Running::open(&folder).expect_err("a mistake").to_string();
-    assert!(wrong.contains("study.toml, line 73, do in [[case.step]]"), "{wrong}");
+    assert!(
+        wrong.contains("study.toml, line 73, do in [[case.step]]"),
+        "{wrong}"
+    );
     assert!(table::percent(0.0321) == "+3.2 %");
 }

@@ -6,6 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::JobJson;
+use strake_foresight::drive::Origin;
+use strake_foresight::value::Figure;
+
 use crate::common::events::Severity;
 
 /// An array, as `status` prints it.
@@ -118,4 +121,31 @@ pub(crate) struct UncheckedJson {
     pub(crate) check: String,
     pub(crate) device: Option<String>,
     pub(crate) why: String,
+}
+
+/// What `plan` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PlansJson {
+    /// The shapes, the first one first; of a search the winner alone.
+    pub(crate) plans: Vec<strake_foresight::plan::Plan>,
+    /// Why the winner of a search wins.
+    pub(crate) why: Vec<String>,
+    /// The page that was written.
+    pub(crate) html: Option<String>,
+}
+
+/// A drive of the catalogue, as `plan --drives` prints it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct KnownDriveJson {
+    pub(crate) name: String,
+    pub(crate) capacity_bytes: u64,
+    pub(crate) unit_bytes: Figure,
+    pub(crate) read_bytes_per_s: Figure,
+    pub(crate) write_bytes_per_s: Figure,
+    pub(crate) read_iops: Figure,
+    pub(crate) write_iops: Figure,
+    /// The size for which `write_iops` holds.
+    pub(crate) write_iops_bytes: u64,
+    /// Where its figures come from.
+    pub(crate) sources: Vec<Origin>,
 }

@@ -10,6 +10,7 @@ pub(crate) mod doctor;
 pub(crate) mod iostat;
 pub(crate) mod offline;
 pub(crate) mod packaged;
+mod plan;
 pub(crate) mod pool;
 mod reshape;
 pub(crate) mod settings;
@@ -51,6 +52,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
     };
     match cli.command {
         Command::Create(args) => create(&context, *args),
+        Command::Plan(args) => plan::run(&context, &args),
         Command::Show {
             name: Some(name),
             wear: true,

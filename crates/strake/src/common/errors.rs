@@ -109,6 +109,18 @@ catalogue! {
     /// Mixed sector sizes.
     MixedBlocks, "mixed-sector-sizes", Usage,
         "use devices of one sector size, or give --block-size 4096";
+    /// A drive that the catalogue of `plan` does not have.
+    DriveUnknown, "drive-unknown", NotFound,
+        "strake plan --drives lists the catalogue, --drive-file FILE adds to it";
+    /// A catalogue of drives that cannot be read.
+    CatalogueInvalid, "catalogue-invalid", Usage,
+        "correct the line that is named; docs/how-to/plan.md shows a drive";
+    /// Not a load.
+    LoadInvalid, "load-invalid", Usage, "give a load as rand-read:4K:90 or seq-write:1M:38:2GB";
+    /// A figure of `plan` that makes no sense.
+    FigureInvalid, "figure-invalid", Usage, "see strake plan --help for what it takes";
+    /// No shape reaches what `plan --best-for` is to reach.
+    NoShape, "no-shape", Failed, "ask for less, or give more or other drives";
     /// The log areas are too small for the stripe log of this geometry.
     LogTooSmall, "log-too-small", Usage,
         "give the daemon fewer shards, or set write_hole=resync";

@@ -104,11 +104,13 @@ fn settings() -> SchemaSettings {
 /// The shapes that commands print and no route answers, for the reference.
 #[cfg(test)]
 pub(crate) fn printed() -> Map<String, Value> {
-    use crate::api::{DoctorJson, IostatJson, StatusJson};
+    use crate::api::{DoctorJson, IostatJson, KnownDriveJson, PlansJson, StatusJson};
     let mut sent = settings().for_serialize().into_generator();
     sent.subschema_for::<StatusJson>();
     sent.subschema_for::<IostatJson>();
     sent.subschema_for::<DoctorJson>();
+    sent.subschema_for::<PlansJson>();
+    sent.subschema_for::<KnownDriveJson>();
     let known = document();
     let all = sent.take_definitions(true).into_iter();
     let mut all: Map<String, Value> = all

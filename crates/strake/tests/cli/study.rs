@@ -134,23 +134,44 @@ impl Stage {
     }
     fn steps(&self, case: usize) -> usize {
         let result = self.result();
-        result["cases"][case]["steps"].as_array().map_or(0, Vec::len)
+        result["cases"][case]["steps"]
+            .as_array()
+            .map_or(0, Vec::len)
     }
     fn run(&self) -> crate::rig::Run {
         let on = self.on();
-        let words = ["study", "run", &self.file, "--on", &on, "--yes-erase", &on, "--out"];
+        let words = [
+            "study",
+            "run",
+            &self.file,
+            "--on",
+            &on,
+            "--yes-erase",
+            &on,
+            "--out",
+        ];
         self.rig.run(&[&words[..], &[&self.out]].concat())
     }
     fn spawn(&self) -> Child {
         let on = self.on();
         let mut command = self.rig.command();
-        command.args(["study", "run", &self.file, "--on", &on, "--yes-erase", &on, "--out"]);
+        command.args([
+            "study",
+            "run",
+            &self.file,
+            "--on",
+            &on,
+            "--yes-erase",
+            &on,
+            "--out",
+        ]);
         command.arg(&self.out).process_group(0);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().expect("works")
     }
     fn resume(&self) -> crate::rig::Run {
-        self.rig.run(&["study", "resume", &self.folder().display().to_string()])
+        self.rig
+            .run(&["study", "resume", &self.folder().display().to_string()])
     }
 }
 
@@ -166,45 +187,86 @@ fn kill(mut child: Child) {
 fn a_study_runs_on_files_and_says_what_it_found_and_what_it_could_not() {
     let Some(stage) = stage("200ms") else { return };
     let answer = stage.run().ok().json();
-    assert_eq!((answer["steps_done"].as_u64(), answer["steps"].as_u64()), (Some(10), Some(10)));
+    assert_eq!(
+        (answer["steps_done"].as_u64(), answer["steps"].as_u64()),
+        (Some(10), Some(10))
+    );
     let rows = &answer["rows"];
     assert_eq!(rows[0]["verdict"], "explained", "{rows}");
-    assert!(rows[0]["ours"].as_f64().is_some_and(|iops| iops > 100.0), "{rows}");
+    assert!(
+        rows[0]["ours"].as_f64().is_some_and(|iops| iops > 100.0),
+        "{rows}"
+    );
     assert_eq!(rows[1]["verdict"], "not-measured", "{rows}");
-    assert!(rows[1]["why"].as_str().is_some_and(|why| why.contains("SMART")), "{rows}");
+    assert!(
+        rows[1]["why"]
+            .as_str()
+            .is_some_and(|why| why.contains("SMART")),
+        "{rows}"
+    );
     let result = stage.result();
     let step = |at: usize| &result["cases"][0]["steps"][at];
     let positive = |at: usize, figure: &str| {
         let value = step(at)["figures"][figure].as_f64();
-        assert!(value.is_some_and(|value| value > 0.0), "{figure}: {}", step(at));
+        assert!(
+            value.is_some_and(|value| value > 0.0),
+            "{figure}: {}",
+            step(at)
+        );
     };
     positive(1, "read_iops");
     positive(2, "seconds");
     positive(3, "write_bytes_per_s");
-    assert_eq!(step(4)["loads"].as_array().map(Vec::len), Some(2), "{}", step(4));
-    let limited = step(4)["loads"][1]["read_bytes_per_s"].as_f64().expect("a rate");
+    assert_eq!(
+        step(4)["loads"].as_array().map(Vec::len),
+        Some(2),
+        "{}",
+        step(4)
+    );
+    let limited = step(4)["loads"][1]["read_bytes_per_s"]
+        .as_f64()
+        .expect("a rate");
     assert!(limited < 40e6, "{}", step(4));
     positive(6, "seconds");
     positive(6, "read_iops");
     positive(7, "seconds");
-    assert!(step(0)["notes"][0].as_str().is_some_and(|note| note.contains("emptied")));
+    assert!(
+        step(0)["notes"][0]
+            .as_str()
+            .is_some_and(|note| note.contains("emptied"))
+    );
     // Nothing is left of the arrays, and the answers of fio are kept.
-    assert_eq!(stage.rig.run(&["show"]).json().as_array().map(Vec::len), Some(0));
+    assert_eq!(
+        stage.rig.run(&["show"]).json().as_array().map(Vec::len),
+        Some(0)
+    );
     let raw = stage.folder().join("raw");
     assert!(raw.join("raid5-mixed.fio").exists() && raw.join("raid5-mixed-2.json").exists());
     let page = fs::read_to_string(stage.folder().join("report.html")).expect("a report");
-    assert!(page.contains("files are no drives") && page.contains("not measured"), "{page}");
+    assert!(
+        page.contains("files are no drives") && page.contains("not measured"),
+        "{page}"
+    );
     // The same folder again is refused, and compared with itself nothing changes.
     stage.run().refused(4, "study-exists");
     let folder = stage.folder().display().to_string();
-    let pairs = stage.rig.run(&["study", "compare", &folder, &folder]).ok().json();
+    let pairs = stage
+        .rig
+        .run(&["study", "compare", &folder, &folder])
+        .ok()
+        .json();
     let pairs = pairs.as_array().expect("pairs");
-    assert!(pairs.len() > 20 && pairs.iter().all(|pair| pair["change"] == 0.0), "{pairs:?}");
+    assert!(
+        pairs.len() > 20 && pairs.iter().all(|pair| pair["change"] == 0.0),
+        "{pairs:?}"
+    );
 }
 
 #[test]
 fn a_study_that_was_killed_goes_on_behind_what_it_measured() {
-    let Some(mut stage) = stage("60s") else { return };
+    let Some(mut stage) = stage("60s") else {
+        return;
+    };
     let child = stage.spawn();
     stage.rig.until("the long step", || {
         stage.steps(1) == 1 && stage.folder().join("raw/mirror-read.fio").exists()
@@ -224,7 +286,10 @@ fn a_study_that_was_killed_goes_on_behind_what_it_measured() {
     stage.resume().ok();
     let after = stage.result();
     assert_eq!(after["cases"][0], before["cases"][0]);
-    assert_eq!(after["cases"][1]["steps"][0], before["cases"][1]["steps"][0]);
+    assert_eq!(
+        after["cases"][1]["steps"][0],
+        before["cases"][1]["steps"][0]
+    );
     assert_eq!(after["cases"][1]["complete"], true);
     // What is complete is only reported again.
     stage.resume().ok();
@@ -244,17 +309,29 @@ fn a_member_that_is_lost_during_a_study_is_named_and_nothing_is_lost_with_it() {
         let run = run.join().expect("works").refused(1, "study-failed");
         let error = run.json_error();
         let found = error["found"].as_str().expect("text");
-        for part in ["step read of case mirror", "slot 0", &stage.devices[0], "failed"] {
+        for part in [
+            "step read of case mirror",
+            "slot 0",
+            &stage.devices[0],
+            "failed",
+        ] {
             assert!(found.contains(part), "{found} lacks {part}");
         }
-        assert!(error["cure"].as_str().is_some_and(|cure| cure.contains("study resume")));
+        assert!(
+            error["cure"]
+                .as_str()
+                .is_some_and(|cure| cure.contains("study resume"))
+        );
     });
     assert_eq!((stage.steps(0), stage.steps(1)), (8, 1));
     // It goes on when the member is back.
     stage.resume().refused(1, "study-failed");
     stage.rig.run(&["remove", "study-small-mirror", "0"]).ok();
     let back = on.split(',').next().expect("a device");
-    stage.rig.run(&["add", "study-small-mirror", back, "--force", "--yes"]).ok();
+    stage
+        .rig
+        .run(&["add", "study-small-mirror", back, "--force", "--yes"])
+        .ok();
     stage.rig.until("the rebuild", || {
         stage.rig.show("study-small-mirror")["state"] == "optimal"
     });
@@ -277,9 +354,18 @@ fn drives_that_were_not_named_or_are_in_use_are_not_touched() {
     run(&["--yes-erase", "d9"]).refused(2, "usage");
     let planned = run(&["--dry-run"]).ok().json();
     assert_eq!(planned["would_overwrite"].as_array().map(Vec::len), Some(3));
-    let few = ["study", "run", file, "--on", &stage.devices[0], "--out", &stage.out];
+    let few = [
+        "study",
+        "run",
+        file,
+        "--on",
+        &stage.devices[0],
+        "--out",
+        &stage.out,
+    ];
     rig.run(&few).refused(2, "usage");
-    rig.create("a", "1", &["--export", "nbd"], &stage.devices[..2]).ok();
+    rig.create("a", "1", &["--export", "nbd"], &stage.devices[..2])
+        .ok();
     let before: Vec<Vec<u8>> = stage.devices.iter().map(|device| bytes(device)).collect();
     run(&["--yes-erase", &on]).refused(4, "device-busy");
     rig.run(&["stop", "a"]).ok();
@@ -296,15 +382,29 @@ fn drives_that_were_not_named_or_are_in_use_are_not_touched() {
 fn a_mistake_in_a_study_is_named_by_file_line_and_key() {
     let rig = Rig::new();
     let file = rig.path("wrong.toml");
-    fs::write(&file, SMALL.replace("\"seq-write:1M:2\"", "\"seq-write:1M\"")).expect("works");
-    let run = rig.run(&["study", "show", &file]).refused(2, "study-invalid");
+    fs::write(
+        &file,
+        SMALL.replace("\"seq-write:1M:2\"", "\"seq-write:1M\""),
+    )
+    .expect("works");
+    let run = rig
+        .run(&["study", "show", &file])
+        .refused(2, "study-invalid");
     let error = run.json_error();
     let found = error["found"].as_str().expect("text");
-    for part in ["wrong.toml, line 28, loads in [[case.step]]", "'seq-write:1M'"] {
+    for part in [
+        "wrong.toml, line 28, loads in [[case.step]]",
+        "'seq-write:1M'",
+    ] {
         assert!(found.contains(part), "{found} lacks {part}");
     }
     let list = rig.run(&["study", "list"]).ok().json();
-    let names: Vec<&str> = list.as_array().expect("a list").iter().filter_map(|s| s["name"].as_str()).collect();
+    let names: Vec<&str> = list
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|s| s["name"].as_str())
+        .collect();
     assert_eq!(names, ["s1", "s2", "s3", "s4", "s5"]);
     for name in names {
         let shown = rig.run(&["study", "show", name]).ok().json();

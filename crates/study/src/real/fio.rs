@@ -141,7 +141,10 @@ pub(super) fn reached(output: &[u8], loads: &[Load]) -> Result<Vec<Reached>, Str
     let from = output.iter().position(|&byte| byte == b'{').unwrap_or(0);
     let value: Value = serde_json::from_slice(&output[from..])
         .map_err(|error| format!("what fio printed is not its JSON: {error}"))?;
-    let groups = value["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let groups = value["jobs"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     if groups.len() != loads.len() {
         let (said, asked) = (groups.len(), loads.len());
         return Err(format!("fio answered {said} results for {asked} loads"));
@@ -203,19 +206,42 @@ mod tests {
                 "runtime=1000000us",
             ],
         );
-        let deep = jobs(&[place.clone()], &[load("rand-mixed70:4K:192")], second, &none);
-        has(&deep, &["rw=randrw", "rwmixread=70", "numjobs=3", "iodepth=64", "size=1073741824"]);
-        let fill = jobs(&[place], &[load("seq-write:512K:1")], Length::Passes(2.0), &none);
+        let deep = jobs(
+            &[place.clone()],
+            &[load("rand-mixed70:4K:192")],
+            second,
+            &none,
+        );
+        has(
+            &deep,
+            &[
+                "rw=randrw",
+                "rwmixread=70",
+                "numjobs=3",
+                "iodepth=64",
+                "size=1073741824",
+            ],
+        );
+        let fill = jobs(
+            &[place],
+            &[load("seq-write:512K:1")],
+            Length::Passes(2.0),
+            &none,
+        );
         has(&fill, &["io_size=2147483648", "size=1073741824"]);
         assert!(!fill.contains("time_based"), "{fill}");
     }
 
     #[test]
     fn published_options_replace_what_the_load_says_and_limits_are_shared() {
-        let options: FioOptions = [("iodepth", "64"), ("numjobs", "16"), ("offset_increment", "1%")]
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect();
+        let options: FioOptions = [
+            ("iodepth", "64"),
+            ("numjobs", "16"),
+            ("offset_increment", "1%"),
+        ]
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
         let place = Place::Nbd("nbd+unix:///a?socket=/s".to_owned(), 1 << 30);
         let length = Length::Time(Duration::from_secs(1));
         let text = jobs(&[place], &[load("seq-read:512K:1:16GB")], length, &options);
@@ -239,7 +265,10 @@ mod tests {
         assert!(reached(failed, &loads).is_err());
         let failed = br#"{"jobs":[{"error":5}]}"#;
         let said = reached(failed, &loads).expect_err("it failed");
-        assert!(said.contains("rand-read:4K:1") && said.contains("os error 5"), "{said}");
+        assert!(
+            said.contains("rand-read:4K:1") && said.contains("os error 5"),
+            "{said}"
+        );
         let said = reached(br#"{"jobs":[]}"#, &loads).expect_err("none");
         assert!(said.contains("0 results for 1 load"), "{said}");
     }

@@ -36,6 +36,10 @@ const ROUND: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 /// A load beside a job runs until the job ends, and at most this long.
 const BESIDE_MAX: Duration = Duration::from_secs(400 * 86_400);
+/// A load beside a job begins so long before it.
+const LEAD: Duration = Duration::from_secs(1);
+/// How long fio may take to end.
+const END_MAX: Duration = Duration::from_secs(120);
 /// How long an array that was just made may take to be served.
 const SERVED_MAX: Duration = Duration::from_secs(60);
 
@@ -158,11 +162,15 @@ impl Rigs for Real<'_> {
         let needs = case.shape.drives;
         let have = self.drives.len();
         let Some(drives) = self.drives.get(..needs) else {
-            return Err(error(format!("the case needs {needs} drives, and {have} were given")));
+            return Err(error(format!(
+                "the case needs {needs} drives, and {have} were given"
+            )));
         };
         let devices: Vec<PathBuf> = drives.iter().map(|drive| drive.path.clone()).collect();
         if !self.consent.covers(&devices) {
-            return Err(error("not all of them were named as those to overwrite".to_owned()));
+            return Err(error(
+                "not all of them were named as those to overwrite".to_owned(),
+            ));
         }
         let fio = program::find("fio", "fio").map_err(failed("fio"))?;
         let raw = self.folder.join(RAW);
@@ -229,13 +237,31 @@ struct Running {
 }
 
 impl Running {
-    /// Asks it to end; it still says what it reached.
-    fn interrupt(&self) {
+    /// Has it end before its time; it still says what it reached. fio does not heed a signal that
+    /// comes while it begins, so that it gets more than one.
+    fn interrupt(&mut self) -> Result<(), String> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid {
-            // It may have ended by itself.
-            let _ = kill_process(pid, Signal::INT);
+        let began = Instant::now();
+        let mut next = began;
+        while self
+            .child
+            .try_wait()
+            .map_err(|error| error.to_string())?
+            .is_none()
+        {
+            if began.elapsed() > END_MAX {
+                return Err(format!("fio does not end within {} s", END_MAX.as_secs()));
+            }
+            if let Some(pid) = pid
+                && Instant::now() >= next
+            {
+                next = Instant::now() + Duration::from_secs(2);
+                // It may have ended by itself.
+                let _ = kill_process(pid, Signal::INT);
+            }
+            std::thread::sleep(LOOK);
         }
+        Ok(())
     }
 
     fn end(mut self, loads: &[Load]) -> Result<Vec<Reached>, String> {
@@ -281,7 +307,9 @@ impl RealRig<'_> {
         let array = self.array()?;
         for (slot, (device, state)) in array.members.iter().enumerate() {
             if state != "in_sync" && !self.out.contains(&slot) {
-                let device = device.as_deref().or(self.devices.get(slot).map(PathBuf::as_path));
+                let device = device
+                    .as_deref()
+                    .or(self.devices.get(slot).map(PathBuf::as_path));
                 let device = device.map_or_else(String::new, |d| format!(" ({})", d.display()));
                 return Err(format!(
                     "the member in slot {slot}{device} is {state}, and no step of the study took \
@@ -298,7 +326,9 @@ impl RealRig<'_> {
             Target::Drives => {
                 self.host.free(&self.devices)?;
                 let all = self.devices.iter().zip(&self.sizes);
-                Ok(all.map(|(path, bytes)| Place::Path(path.clone(), *bytes)).collect())
+                Ok(all
+                    .map(|(path, bytes)| Place::Path(path.clone(), *bytes))
+                    .collect())
             }
             Target::Array => {
                 let array = self.whole()?;
@@ -363,7 +393,12 @@ impl RealRig<'_> {
     ) -> Result<Vec<Reached>, String> {
         let mut running = self.start(places, loads, length)?;
         let began = Instant::now();
-        while running.child.try_wait().map_err(|e| e.to_string())?.is_none() {
+        while running
+            .child
+            .try_wait()
+            .map_err(|e| e.to_string())?
+            .is_none()
+        {
             if let Length::Time(time) = length {
                 let gone = began.elapsed();
                 let share = gone.as_secs_f64() / time.as_secs_f64().max(1e-9);
@@ -385,7 +420,10 @@ impl RealRig<'_> {
         let mut moved = 0.0;
         let mut rounds: Vec<Vec<Reached>> = Vec::new();
         let rate = |round: &[Reached]| -> f64 {
-            round.iter().map(|r| r.read_bytes_per_s + r.write_bytes_per_s).sum()
+            round
+                .iter()
+                .map(|r| r.read_bytes_per_s + r.write_bytes_per_s)
+                .sum()
         };
         loop {
             let round = self.run_for(places, loads, Length::Time(ROUND))?;
@@ -416,17 +454,18 @@ impl RealRig<'_> {
         begin: impl FnOnce(&Self) -> Result<(), String>,
         is_over: impl Fn(&ArraySeen) -> bool,
     ) -> Result<Job, String> {
-        let running = match beside {
+        let mut running = match beside {
             [] => None,
             loads => {
                 let places = self.places(Target::Array)?;
-                Some(self.start(&places, loads, Length::Time(BESIDE_MAX))?)
+                let running = self.start(&places, loads, Length::Time(BESIDE_MAX))?;
+                std::thread::sleep(LEAD);
+                Some(running)
             }
         };
         let began = Instant::now();
         begin(self)?;
         let mut total = 0;
-        let mut running = running;
         loop {
             let array = self.array()?;
             if let Some(running) = &mut running
@@ -456,8 +495,8 @@ impl RealRig<'_> {
         }
         let seconds = began.elapsed().as_secs_f64();
         let beside = match running {
-            Some(running) => {
-                running.interrupt();
+            Some(mut running) => {
+                running.interrupt()?;
                 running.end(beside)?
             }
             None => Vec::new(),
@@ -523,7 +562,9 @@ impl Rig for RealRig<'_> {
         // A run that was cut off may have left it.
         if let Some(left) = self.host.array(&self.name).map_err(&error)? {
             let ours = |(device, _): &(Option<PathBuf>, String)| {
-                device.as_ref().is_none_or(|device| self.devices.contains(device))
+                device
+                    .as_ref()
+                    .is_none_or(|device| self.devices.contains(device))
             };
             if !left.members.iter().all(ours) {
                 let name = &self.name;
@@ -535,7 +576,9 @@ impl Rig for RealRig<'_> {
         }
         self.host.free(&self.devices).map_err(&error)?;
         let began = Instant::now();
-        self.host.create(&self.name, &self.shape, &self.devices).map_err(&error)?;
+        self.host
+            .create(&self.name, &self.shape, &self.devices)
+            .map_err(&error)?;
         loop {
             let array = self.array().map_err(&error)?;
             let zeroing = array.jobs.iter().any(|job| job.kind == "init");
@@ -561,7 +604,8 @@ impl Rig for RealRig<'_> {
         let reached = match until {
             Until::Time { ramp, run } => {
                 if !ramp.is_zero() {
-                    self.run_for(&places, loads, Length::Time(ramp)).map_err(&error)?;
+                    self.run_for(&places, loads, Length::Time(ramp))
+                        .map_err(&error)?;
                 }
                 self.run_for(&places, loads, Length::Time(run))
             }
@@ -599,9 +643,14 @@ impl Rig for RealRig<'_> {
         let device = self.devices[slot].clone();
         let begin = |rig: &Self| rig.host.renew(&rig.name, slot, &device);
         let over = |array: &ArraySeen| {
-            array.members.get(slot).is_some_and(|(_, state)| state == "in_sync")
+            array
+                .members
+                .get(slot)
+                .is_some_and(|(_, state)| state == "in_sync")
         };
-        let job = self.wait_for("rebuild", beside, begin, over).map_err(&error)?;
+        let job = self
+            .wait_for("rebuild", beside, begin, over)
+            .map_err(&error)?;
         self.out.remove(&slot);
         self.whole().map_err(&error)?;
         Ok(job)
@@ -610,7 +659,9 @@ impl Rig for RealRig<'_> {
     fn scrub(&mut self, beside: &[Load]) -> Result<Job, RigError> {
         let error = failed("scrub");
         let begin = |rig: &Self| rig.host.scrub(&rig.name);
-        let job = self.wait_for("scrub", beside, begin, |_| true).map_err(&error)?;
+        let job = self
+            .wait_for("scrub", beside, begin, |_| true)
+            .map_err(&error)?;
         self.whole().map_err(&error)?;
         Ok(job)
     }

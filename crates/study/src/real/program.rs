@@ -11,9 +11,9 @@ pub fn find(program: &str, package: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(USUAL.iter().map(PathBuf::from));
     let mut files = folders.map(|folder| folder.join(program));
-    files.find(|file| file.is_file()).ok_or_else(|| {
-        format!("{program} is not installed: install the package {package}")
-    })
+    files
+        .find(|file| file.is_file())
+        .ok_or_else(|| format!("{program} is not installed: install the package {package}"))
 }
 
 /// Runs a program about a device, and answers what it printed.
@@ -29,9 +29,17 @@ pub(super) fn output(program: &Path, args: &[&str], device: &Path) -> Result<Vec
         true => Ok(output.stdout),
         false => {
             let said = String::from_utf8_lossy(&output.stderr);
-            let said = said.trim().lines().next().unwrap_or("it said nothing").to_owned();
+            let said = said
+                .trim()
+                .lines()
+                .next()
+                .unwrap_or("it said nothing")
+                .to_owned();
             let (args, device) = (args.join(" "), device.display());
-            Err(format!("{shown} {args} {device}: {said} ({})", output.status))
+            Err(format!(
+                "{shown} {args} {device}: {said} ({})",
+                output.status
+            ))
         }
     }
 }

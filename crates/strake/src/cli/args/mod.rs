@@ -5,6 +5,7 @@
 pub(crate) mod alert;
 pub(crate) mod config;
 pub(crate) mod console;
+pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod study;
 pub(crate) mod volume;
@@ -16,6 +17,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crate::cli::args::alert::AlertCommand;
 use crate::cli::args::config::ConfigCommand;
 use crate::cli::args::console::ConsoleArgs;
+use crate::cli::args::plan::PlanArgs;
 use crate::cli::args::pool::PoolCommand;
 use crate::cli::args::study::StudyCommand;
 use crate::cli::args::volume::VolumeCommand;
@@ -39,6 +41,14 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Make an array and start it
     Create(Box<CreateArgs>),
+    /// Say what drives, a level and loads will do: speed, wear, rebuild, durability, cost
+    ///
+    /// Before buying and before creating: nothing is read from drives but with --like, and nothing
+    /// is written but FILE of --html. A figure that is not known is a range; the source beside a
+    /// figure is the weakest of its inputs. What limits a rate is named: drives, links, CPU, or too
+    /// few requests in flight. Formulas and what they were checked against:
+    /// docs/explanation/foresight.md.
+    Plan(Box<PlanArgs>),
     /// Show arrays, members, jobs
     Show {
         /// Only this one

@@ -151,7 +151,9 @@ pub(super) fn ask(
             return Err(refused());
         }
     }
-    Ok(Consent::given(drives.iter().map(|drive| drive.path.clone())))
+    Ok(Consent::given(
+        drives.iter().map(|drive| drive.path.clone()),
+    ))
 }
 
 #[cfg(test)]
@@ -183,7 +185,17 @@ mod tests {
         ] {
             assert_eq!(one(word).expect(word), Path::new(path));
         }
-        assert!(one("file").expect_err("two").found.contains("/a/file or /b/file"));
-        assert!(one("nvme2n1").expect_err("none").found.contains("names no drive"));
+        assert!(
+            one("file")
+                .expect_err("two")
+                .found
+                .contains("/a/file or /b/file")
+        );
+        assert!(
+            one("nvme2n1")
+                .expect_err("none")
+                .found
+                .contains("names no drive")
+        );
     }
 }

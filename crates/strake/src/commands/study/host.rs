@@ -32,7 +32,9 @@ fn told(failure: Failure) -> String {
 
 impl Machine {
     fn post(&self, name: &str, verb: &str, body: &impl serde::Serialize) -> Result<(), Failure> {
-        self.client.post::<OutcomeJson>(&url(name, verb)?, body).map(|_| ())
+        self.client
+            .post::<OutcomeJson>(&url(name, verb)?, body)
+            .map(|_| ())
     }
 
     fn member(&self, name: &str, verb: &str, slot: usize) -> Result<(), Failure> {
@@ -117,7 +119,10 @@ impl Machine {
 
     fn forget(&self, name: &str) -> Result<(), Failure> {
         let give_up = Instant::now() + PATIENCE;
-        if self.show(name)?.is_some_and(|array| array.state != "stopped") {
+        if self
+            .show(name)?
+            .is_some_and(|array| array.state != "stopped")
+        {
             loop {
                 match self.post(name, "stop", &DryRequest::default()) {
                     // A client of it is just letting go.
@@ -131,7 +136,9 @@ impl Machine {
             }
         }
         let path = url(name, "")?;
-        let gone = self.client.call::<OutcomeJson>("DELETE", &path, &DryRequest::default());
+        let gone = self
+            .client
+            .call::<OutcomeJson>("DELETE", &path, &DryRequest::default());
         gone.map(|_| ())
     }
 }
@@ -147,10 +154,12 @@ impl Host for Machine {
         };
         let folder = Path::new("/sys/dev/block").join(sysfs::dev_text(rdev));
         let is_nvme = sysfs::name_of(rdev).is_some_and(|name| name.starts_with("nvme"));
-        Ok(match is_nvme && folder.exists() && !folder.join("partition").exists() {
-            true => Kind::Nvme,
-            false => Kind::Block,
-        })
+        Ok(
+            match is_nvme && folder.exists() && !folder.join("partition").exists() {
+                true => Kind::Nvme,
+                false => Kind::Block,
+            },
+        )
     }
 
     fn create(&self, name: &str, shape: &Shape, devices: &[PathBuf]) -> Result<(), String> {
@@ -234,8 +243,8 @@ mod tests {
             page
         };
         let guid = [
-            0xc5, 0xaf, 0x10, 0x28, 0xea, 0xbf, 0xf2, 0xa4, 0x9c, 0x4f, 0x6f, 0x7c, 0xc9, 0x14, 0xd5,
-            0xaf,
+            0xc5, 0xaf, 0x10, 0x28, 0xea, 0xbf, 0xf2, 0xa4, 0x9c, 0x4f, 0x6f, 0x7c, 0xc9, 0x14,
+            0xd5, 0xaf,
         ];
         Pages {
             controller: vec![0; 4096],
@@ -257,10 +266,16 @@ mod tests {
         // 1000 units are 512 MB; the flash took 1.21 times as much.
         let ocp = |units, bytes| pages(units, Some(bytes), None);
         let (found, _) = waf(ocp(5000, 9_000_000_000), ocp(6000, 9_619_520_000));
-        assert!(found.is_some_and(|waf| (waf - 1.21).abs() < 1e-9), "{found:?}");
+        assert!(
+            found.is_some_and(|waf| (waf - 1.21).abs() < 1e-9),
+            "{found:?}"
+        );
         // The vendor's log counts 32 MiB each.
         let (found, _) = waf(pages(0, None, Some(10)), pages(65_536, None, Some(1_210)));
-        assert!(found.is_some_and(|waf| (waf - 1.2).abs() < 1e-9), "{found:?}");
+        assert!(
+            found.is_some_and(|waf| (waf - 1.2).abs() < 1e-9),
+            "{found:?}"
+        );
         // As QEMU's drive: what was written to it, and nothing of its flash.
         let (found, missing) = waf(pages(0, None, None), pages(1000, None, None));
         assert_eq!(found, None);

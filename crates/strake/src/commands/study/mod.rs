@@ -160,7 +160,10 @@ fn show(context: &Context, name: &str, toml: bool) -> Ended {
     let shown = shown(&study);
     context.say(&shown, |shown| {
         let about = shown.about.trim();
-        let mut text = format!("{}: {}\n{}\n\n{about}\n", shown.name, shown.title, shown.source);
+        let mut text = format!(
+            "{}: {}\n{}\n\n{about}\n",
+            shown.name, shown.title, shown.source
+        );
         for case in &shown.cases {
             text += &format!(
                 "\ncase {}: level {} of {}\n",
@@ -270,13 +273,24 @@ fn report_of(context: &Context, folder: &Path) -> Ended {
         rows: table::rows(&study, &results),
     };
     context.say(&reported, |reported| {
-        let head = ["CASE", "FIGURE", "KIND", "PUBLISHED", "OURS", "DEVIATION", "VERDICT"];
+        let head = [
+            "CASE",
+            "FIGURE",
+            "KIND",
+            "PUBLISHED",
+            "OURS",
+            "DEVIATION",
+            "VERDICT",
+        ];
         let mut table = Table::new(&head);
         for row in &reported.rows {
             let value = |value: Option<f64>| {
                 value.map_or("–".to_owned(), |value| table::shown_in(row, value))
             };
-            let why = row.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+            let why = row
+                .why
+                .as_ref()
+                .map_or_else(String::new, |why| format!(": {why}"));
             table.row(vec![
                 row.case.clone(),
                 row.name.clone(),

@@ -20,8 +20,8 @@ use crate::cli::args::study::StudyRunArgs;
 use crate::cli::client::Client;
 use crate::cli::output::Bar;
 use crate::cli::{Context, DONE, Ended};
-use crate::commands::study::host::Machine;
 use crate::commands::study::consent::{self, Asked};
+use crate::commands::study::host::Machine;
 use crate::commands::study::{find, report_of};
 use crate::common::errors::{Code, Failure};
 use crate::common::{absolutes, size};
@@ -107,7 +107,8 @@ fn this_program() -> String {
 
 fn programs() -> Result<(), Failure> {
     let fio = program::find("fio", "fio");
-    fio.map(drop).map_err(|found| Failure::new(Code::ProgramMissing, found))
+    fio.map(drop)
+        .map_err(|found| Failure::new(Code::ProgramMissing, found))
 }
 
 pub(super) fn resume(context: &Context, folder: &Path, yes_erase: &[String]) -> Ended {
@@ -132,12 +133,20 @@ pub(super) fn resume(context: &Context, folder: &Path, yes_erase: &[String]) -> 
     let mut others = drives.clone();
     if let Some(array) = &own {
         let is_member = |drive: &DriveSeen| {
-            let mut members = array.members.iter().filter_map(|member| member.device.as_ref());
+            let mut members = array
+                .members
+                .iter()
+                .filter_map(|member| member.device.as_ref());
             members.any(|device| Path::new(device) == drive.path)
         };
         others.retain(|drive| !is_member(drive));
     }
-    consent::free(&others.iter().map(|drive| drive.path.clone()).collect::<Vec<_>>())?;
+    consent::free(
+        &others
+            .iter()
+            .map(|drive| drive.path.clone())
+            .collect::<Vec<_>>(),
+    )?;
     let own = own.and_then(|array| array.uuid.parse().ok());
     consent::ask(&others, yes_erase, Asked::OfForeign { own })?;
     let consent = Consent::given(drives.iter().map(|drive| drive.path.clone()));
@@ -221,7 +230,13 @@ impl Watch for Steps {
         if self.quiet {
             return;
         }
-        let Progress { step, steps, case, name, left } = progress;
+        let Progress {
+            step,
+            steps,
+            case,
+            name,
+            left,
+        } = progress;
         let left = left.map_or_else(String::new, |left| {
             format!(", about {} left", size::seconds(left.as_secs()))
         });
