@@ -378,7 +378,7 @@ fn a_folder_is_of_one_study_and_one_process_and_its_drives_are_those_that_it_beg
     std::fs::write(&path, TEXT.replace("do = \"scrub\"", "do = \"scrubs\"")).expect("works");
     let wrong = Running::open(&folder).expect_err("a mistake").to_string();
     assert!(
-        wrong.contains("study.toml, line 73, do in [[case.step]]"),
+        wrong.contains("study.toml, line 70, do in [[case.step]]"),
         "{wrong}"
     );
     assert!(table::percent(0.0321) == "+3.2 %");
