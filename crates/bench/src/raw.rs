@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use strake_engine::event::IoKind;
+use strake_engine::event::{IoKind, WritePurpose};
 use strake_engine::{Buf, SharedPool, Slice};
 use strake_runtime::{Device, OpenMode, RawMembers};
 
@@ -203,6 +203,7 @@ impl Lane {
                 offset,
                 data: Slice::new(buf, 0, load.bytes),
                 fua: false,
+                purpose: WritePurpose::Data,
             }
         } else {
             let buf = self.reads.take(load.bytes);

@@ -1,8 +1,8 @@
 //! A load: what some jobs ask of the array, as `PATTERN:SIZE:DEPTH`.
 //!
-//! `seq-write:1M:38` is 38 sequential writers of 1 MiB requests, one request in flight each;
-//! `rand-read:4K:90` keeps 90 random reads of 4 KiB in flight; `rand-mixed70:4K:64` reads 70 of 100
-//! requests. A fourth part limits what is asked for, in bytes a second: `seq-read:1M:90:44GB`.
+//! `seq-write:1M:38` is 38 sequential writers of 1 MiB requests, one request in flight each, and
+//! `seq-write:1M:16x64` are 16 of them with 64 in flight each; `rand-read:4K:90` keeps 90 random
+//! reads of 4 KiB in flight; `rand-mixed70:4K:64` reads 70 of 100 requests. A fourth part limits what is asked for, in bytes a second: `seq-read:1M:90:44GB`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,8 +16,10 @@ pub struct Load {
     pub read_percent: u8,
     /// Bytes of a request: whole multiples of 512.
     pub bytes: u64,
-    /// Requests in flight; of a sequential load, streams with one request each.
+    /// Requests in flight, of all jobs together.
     pub depth: u32,
+    /// Jobs, which share the depth: each sequential one has a part of the array for itself.
+    pub jobs: u32,
     /// Bytes a second that the load asks for at most.
     pub limit: Option<f64>,
 }
@@ -38,7 +40,7 @@ pub enum LoadError {
     #[error("'{0}' is not a size of a request: 512 bytes to 64M, a multiple of 512")]
     Size(String),
     /// Not a depth.
-    #[error("'{0}' is not a number of requests in flight: 1 to 65536")]
+    #[error("'{0}' is not a number of requests in flight, 1 to 65536, or JOBSxEACH")]
     Depth(String),
     /// Not a rate.
     #[error("'{0}' is not a rate in bytes a second, such as 44GB")]
@@ -82,7 +84,8 @@ impl FromStr for Load {
             read_pattern(pattern).ok_or_else(|| LoadError::Pattern(pattern.to_owned()))?;
         let size_of = size(bytes)
             .filter(|b| (512.0..=67_108_864.0).contains(b) && b.fract() == 0.0 && b % 512.0 == 0.0);
-        let depth_of = depth.parse().ok().filter(|d| (1..=65_536).contains(d));
+        let (jobs, depth_of) =
+            read_depth(depth, sequential).ok_or_else(|| LoadError::Depth(depth.to_owned()))?;
         let limit = limit
             .map(|text| {
                 let rate = size(text).filter(|rate| *rate >= 1.0);
@@ -93,10 +96,26 @@ impl FromStr for Load {
             sequential,
             read_percent,
             bytes: size_of.ok_or_else(|| LoadError::Size(bytes.to_owned()))? as u64,
-            depth: depth_of.ok_or_else(|| LoadError::Depth(depth.to_owned()))?,
+            depth: depth_of,
+            jobs,
             limit,
         })
     }
+}
+
+/// Jobs, and the depth of all together.
+fn read_depth(text: &str, sequential: bool) -> Option<(u32, u32)> {
+    let (jobs, depth) = match text.split_once('x') {
+        Some((jobs, each)) => {
+            let jobs: u32 = jobs.parse().ok()?;
+            (jobs, jobs.checked_mul(each.parse().ok()?)?)
+        }
+        None => {
+            let depth = text.parse().ok()?;
+            (if sequential { depth } else { 1 }, depth)
+        }
+    };
+    (1..=65_536).contains(&depth).then_some((jobs, depth))
 }
 
 fn read_pattern(text: &str) -> Option<(bool, u8)> {
@@ -131,7 +150,11 @@ impl fmt::Display for Load {
             bytes if bytes % 1024 == 0 => write!(f, ":{}K", bytes >> 10)?,
             bytes => write!(f, ":{bytes}")?,
         }
-        write!(f, ":{}", self.depth)?;
+        let alone = if self.sequential { self.depth } else { 1 };
+        match self.jobs == alone {
+            true => write!(f, ":{}", self.depth)?,
+            false => write!(f, ":{}x{}", self.jobs, self.depth / self.jobs)?,
+        }
         match self.limit {
             Some(limit) => write!(f, ":{limit}"),
             None => Ok(()),
@@ -150,6 +173,8 @@ mod tests {
             "rand-read:4K:90",
             "rand-mixed70:4K:64",
             "seq-read:512:1",
+            "seq-write:128K:16x64",
+            "rand-write:4K:16x64",
             "seq-read:1M:90:44000000000",
         ] {
             let load: Load = text.parse().expect(text);
@@ -167,6 +192,7 @@ mod tests {
         assert!(error("rand-read:1000:1").contains("multiple of 512"));
         assert!(error("rand-read:nan:1").contains("not a size"));
         assert!(error("rand-read:4K:0").contains("in flight"));
+        assert!(error("rand-read:4K:0x5").contains("in flight"));
         assert!(error("rand-read:4K:1:fast").contains("a second"));
     }
 }

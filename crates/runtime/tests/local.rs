@@ -190,6 +190,7 @@ fn raw_members_read_what_was_written_on_each() {
                     offset: 16384,
                     data,
                     fua: false,
+                    purpose: WritePurpose::Data,
                 }
             } else {
                 IoKind::Read {

@@ -52,6 +52,8 @@ pub enum IoKind {
         data: Slice,
         /// Durable at completion.
         fua: bool,
+        /// What it is, for a drive that keeps apart what does not live equally long.
+        purpose: WritePurpose,
     },
     /// Zeroes guaranteed afterwards; the range may be deallocated.
     WriteZeroes {
@@ -69,6 +71,33 @@ pub enum IoKind {
     },
     /// Everything that completed on this device before is durable when this completes.
     Flush,
+}
+
+/// What the bytes of a write are. A drive that has several placement handles puts each in erase
+/// blocks of its own; the content and the place on the member say nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WritePurpose {
+    /// Data columns in place: what a user writes, or a repair of it.
+    Data,
+    /// Parity columns in place, or a repair of them. Copies of a mirror are data.
+    Parity,
+    /// The stripe log: written in a circle, over and over.
+    Log,
+    /// Superblocks, the region map, lists of unreadable blocks: small, and rewritten in place.
+    Metadata,
+    /// What the array holds already, written in bulk to another place: to a member that is being
+    /// rebuilt, or where a restripe moves it. It lives until a user writes it anew.
+    Rebuild,
+}
+
+impl WritePurpose {
+    /// Of a write in place, in a stripe with so many data columns.
+    pub(crate) fn of_column(column: usize, k: usize, mirrored: bool) -> WritePurpose {
+        match column >= k && !mirrored {
+            true => WritePurpose::Parity,
+            false => WritePurpose::Data,
+        }
+    }
 }
 
 /// A finished member I/O. The runtime completes every I/O exactly once, when it is not to be

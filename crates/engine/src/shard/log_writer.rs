@@ -569,7 +569,12 @@ impl Logs {
         out.io(
             device,
             IoFor::Log(flight),
-            IoKind::Write { offset, data, fua },
+            IoKind::Write {
+                offset,
+                data,
+                fua,
+                purpose: WritePurpose::Log,
+            },
         );
     }
 

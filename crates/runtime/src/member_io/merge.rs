@@ -247,8 +247,12 @@ mod tests {
     fn write(bench: &mut Bench, io: u64, at: usize, fua: bool) {
         let mut buf = bench.pool.take(PART).expect("free");
         buf.bytes_mut().fill(at as u8 + 1);
-        let (offset, data) = ((at * PART) as u64, Slice::new(buf, 0, PART));
-        let kind = IoKind::Write { offset, data, fua };
+        let kind = IoKind::Write {
+            offset: (at * PART) as u64,
+            data: Slice::new(buf, 0, PART),
+            fua,
+            purpose: WritePurpose::Data,
+        };
         assert!(bench.start(io, kind).is_none());
     }
 
@@ -349,9 +353,12 @@ mod tests {
         (0..9).for_each(|at| write(&mut bench, at as u64, at, false));
         assert_eq!(lengths(&answers(&mut bench)), [1, 4, BYTES_MOST / PART]);
         for io in 0..9 {
-            let data = Slice::new(bench.pool.take(PART).expect("free"), 0, PAGE);
-            let (offset, fua) = (io * PAGE as u64, false);
-            let kind = IoKind::Write { offset, data, fua };
+            let kind = IoKind::Write {
+                offset: io * PAGE as u64,
+                data: Slice::new(bench.pool.take(PART).expect("free"), 0, PAGE),
+                fua: false,
+                purpose: WritePurpose::Data,
+            };
             assert!(bench.start(io, kind).is_none());
         }
         assert_eq!(lengths(&answers(&mut bench)), [1, PIECES_MOST]);

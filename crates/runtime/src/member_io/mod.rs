@@ -155,7 +155,9 @@ impl Work {
                     done: 0,
                 }
             }
-            IoKind::Write { offset, data, fua } => Work::Write {
+            IoKind::Write {
+                offset, data, fua, ..
+            } => Work::Write {
                 offset,
                 data,
                 fua,

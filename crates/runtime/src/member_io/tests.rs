@@ -203,6 +203,7 @@ fn what_is_written_is_read_with_and_without_registered_buffers() {
                 offset: 8192,
                 data: data.part(4096, 8192),
                 fua,
+                purpose: WritePurpose::Data,
             };
             assert!(bench.start(io, write).is_none());
             let done = bench.wait();
@@ -234,7 +235,8 @@ fn ranges_are_zeroed_and_discarded() {
                 IoKind::Write {
                     offset: 0,
                     data,
-                    fua: false
+                    fua: false,
+                    purpose: WritePurpose::Data,
                 }
             )
             .is_none()
@@ -374,8 +376,12 @@ fn write_of(byte: u8) -> IoKind {
     let mut data = Buf::zeroed(8192);
     data.bytes_mut().fill(byte);
     let data = Slice::new(data, 0, 8192);
-    let (offset, fua) = (4096, false);
-    IoKind::Write { offset, data, fua }
+    IoKind::Write {
+        offset: 4096,
+        data,
+        fua: false,
+        purpose: WritePurpose::Data,
+    }
 }
 
 #[test]

@@ -120,6 +120,7 @@ mod tests {
                 offset: 0,
                 data: Slice::new(Buf::zeroed(8192), 0, len),
                 fua: false,
+                purpose: WritePurpose::Data,
             };
             let device = DeviceId(device);
             let io = IoId(0);

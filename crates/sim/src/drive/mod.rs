@@ -625,7 +625,9 @@ impl Ssd {
                 let bytes = &self.current[from..from + len];
                 return (Ok(()), Some(strake_engine::Buf::from_bytes(bytes)));
             }
-            IoKind::Write { offset, data, fua } => self.write(offset, data.bytes(), fua),
+            IoKind::Write {
+                offset, data, fua, ..
+            } => self.write(offset, data.bytes(), fua),
             IoKind::WriteZeroes { offset, len } => self.zero(offset, len, None),
             IoKind::Discard { offset, len } => {
                 self.discarded += len;
@@ -816,7 +818,10 @@ impl Ssd {
     /// Only the first bytes of a write land, or only the last; false if nothing did, because
     /// neither can be told from the whole.
     fn tear(&mut self, kind: &IoKind, rng: &mut Prng) -> bool {
-        let IoKind::Write { offset, data, fua } = kind else {
+        let IoKind::Write {
+            offset, data, fua, ..
+        } = kind
+        else {
             return false;
         };
         let new = data.bytes();
@@ -842,7 +847,9 @@ impl Ssd {
         self.moment += 1;
         let at = block * self.block;
         match kind {
-            IoKind::Write { offset, data, fua } => {
+            IoKind::Write {
+                offset, data, fua, ..
+            } => {
                 let from = (at - offset) as usize;
                 let part = &data.bytes()[from..from + self.block as usize];
                 self.write(at, part, *fua);
@@ -876,6 +883,7 @@ fn put(to: &mut [u8], content: &Content) {
 mod tests {
     use super::*;
     use crate::prng::Purpose;
+    use strake_engine::event::WritePurpose;
     use strake_engine::{Buf, Slice};
 
     const LATENCIES: Latencies = Latencies {
@@ -889,7 +897,12 @@ mod tests {
         MemberIo {
             io: IoId(1),
             device: DeviceId(0),
-            kind: IoKind::Write { offset, data, fua },
+            kind: IoKind::Write {
+                offset,
+                data,
+                fua,
+                purpose: WritePurpose::Data,
+            },
         }
     }
 

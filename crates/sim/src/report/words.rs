@@ -16,7 +16,9 @@ pub(crate) fn io_text(kind: &IoKind) -> String {
         IoKind::ReadInPlace {
             offset, len, at, ..
         } => format!("read {offset:#x}+{len:#x} in place at {at:#x}"),
-        IoKind::Write { offset, data, fua } => {
+        IoKind::Write {
+            offset, data, fua, ..
+        } => {
             let fua = if *fua { " fua" } else { "" };
             format!("write {offset:#x}+{:#x}{fua}", data.len)
         }

@@ -8,11 +8,12 @@
 use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_engine::{Retried, RetryState, Router};
-use strake_format::checksum;
+use strake_format::{Layout, checksum};
 
 use crate::drive::{self, OpNo, Owner, Ssd, Timing};
 use crate::prng::TraceHash;
 use crate::report::words::io_text;
+use crate::world::inspect::Look;
 use crate::world::{Happening, SimResult, World};
 
 impl World {
@@ -31,6 +32,14 @@ impl World {
         }
         if let (IoKind::ReadInPlace { request, .. }, Owner::Shard(shard)) = (&io.kind, owner) {
             self.lend(shard, &io, *request)?;
+        }
+        if let Err(text) = self.check_purpose(index, owner, &io.kind) {
+            let text = format!(
+                "{owner:?} to {:?}: {text}: {}",
+                io.device,
+                io_text(&io.kind)
+            );
+            return self.failure(text);
         }
         self.trace([12, index as u64, io.io.0, io_word(&io.kind)], || {
             format!(
@@ -62,6 +71,63 @@ impl World {
             .submit(owner, io, &latencies, &mut self.chance.latency);
         self.expect(target, timing);
         Ok(())
+    }
+
+    /// What a write is said to be agrees with where it lies on its member.
+    fn check_purpose(&mut self, drive: usize, owner: Owner, kind: &IoKind) -> Result<(), String> {
+        let &IoKind::Write {
+            offset, purpose, ..
+        } = kind
+        else {
+            return Ok(());
+        };
+        let layout = self.superblock.layout;
+        let log = layout.log_offset..layout.log_offset + layout.log_bytes;
+        let last = Layout::superblock_offsets(self.drives[drive].ssd.len())[1];
+        let fits = match purpose {
+            WritePurpose::Metadata => offset < layout.log_offset || offset >= layout.data_offset,
+            WritePurpose::Log => log.contains(&offset),
+            WritePurpose::Data | WritePurpose::Parity | WritePurpose::Rebuild => {
+                (layout.data_offset..last).contains(&offset)
+            }
+        };
+        if !fits {
+            return Err(format!("{purpose:?} does not lie there"));
+        }
+        if matches!(purpose, WritePurpose::Metadata | WritePurpose::Log) {
+            return Ok(());
+        }
+        let geometry = match owner {
+            Owner::Array => (**self.machines().array.geometry()).clone(),
+            Owner::Shard(shard) => {
+                let shard = &self.machines().shards[usize::from(shard)];
+                shard.geometry().clone()
+            }
+        };
+        let looks = self.looks();
+        let moves = owner == Owner::Array && geometry.old_shape.is_some();
+        if purpose == WritePurpose::Rebuild {
+            let in_sync = looks.iter().any(|look| look.in_sync == Some(drive));
+            return match in_sync && !moves {
+                true => Err("nothing is rebuilt there, and nothing moves".to_owned()),
+                false => Ok(()),
+            };
+        }
+        let serves = |look: &Look| look.in_sync == Some(drive) || look.incoming == Some(drive);
+        let Some(slot) = looks.iter().position(serves) else {
+            // It has just gone.
+            return Ok(());
+        };
+        let slot = Slot(slot as u8);
+        let row = Row((offset - layout.data_offset) / geometry.strip);
+        let stripe = geometry.stripe_in(slot, row);
+        let stripe = stripe.ok_or_else(|| format!("{purpose:?} in no stripe"))?;
+        let column = geometry.column(stripe, slot).ok_or("in no column")?;
+        let parity = column >= geometry.columns(stripe).k && !geometry.mirrored();
+        match parity == (purpose == WritePurpose::Parity) {
+            true => Ok(()),
+            false => Err(format!("{purpose:?} in column {column} of {stripe}")),
+        }
     }
 
     /// Puts the end of an I/O on the queue.
@@ -232,7 +298,9 @@ fn io_word(kind: &IoKind) -> u64 {
     let words = match kind {
         IoKind::Read { offset, len, .. } => [1, *offset, *len as u64, 0],
         IoKind::ReadInPlace { offset, len, .. } => [2, *offset, *len as u64, 0],
-        IoKind::Write { offset, data, fua } => {
+        IoKind::Write {
+            offset, data, fua, ..
+        } => {
             let sum = checksum::crc32c(data.bytes());
             let what = 3 + u64::from(*fua);
             [what, *offset, data.len as u64, sum.into()]

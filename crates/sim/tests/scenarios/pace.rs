@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 
 use strake_engine::create::Init;
-use strake_engine::event::{ArrayState, Command, HeldBack, IoKind, JobKind, ScrubMode, Setting};
+use strake_engine::event::{
+    ArrayState, Command, HeldBack, IoKind, JobKind, ScrubMode, Setting, WritePurpose,
+};
 use strake_engine::units::{RegionNo, RequestId, Time};
 use strake_format::Settings;
 use strake_sim::scenario::{Draft, Scenario};
@@ -357,7 +359,8 @@ fn a_rebuild_that_meets_what_is_being_zeroed_in_a_pause_does_not_wait_for_ever()
     array.verify();
 }
 
-/// Where a rebuild writes its target, in the order in which the target is asked to.
+/// Where a rebuild writes its target, in the order in which the target is asked to. Each write says
+/// that it is one of a rebuild.
 fn order_on_the_target(array: &mut Scenario) -> Vec<u64> {
     array.lose(1).add();
     let mut asked = Vec::new();
@@ -367,7 +370,12 @@ fn order_on_the_target(array: &mut Scenario) -> Vec<u64> {
         let now = target.map_or(Vec::new(), |target| {
             let ssd = array.world.ssd(target);
             let data = |kind: &IoKind| match kind {
-                IoKind::Write { offset, .. } => ssd.data.contains(offset).then_some(*offset),
+                IoKind::Write {
+                    offset, purpose, ..
+                } if ssd.data.contains(offset) => {
+                    assert_eq!(*purpose, WritePurpose::Rebuild);
+                    Some(*offset)
+                }
                 _ => None,
             };
             ssd.kinds().filter_map(data).collect()

@@ -407,7 +407,12 @@ impl Array {
             let bytes = image.encode(member.layout.unreadable_bytes, offset);
             let fua = member.info.volatile_cache && !canary::hit(Canary::ListUndurable);
             let data = Slice::new(Buf::from_bytes(&bytes), 0, bytes.len());
-            let kind = IoKind::Write { offset, data, fua };
+            let kind = IoKind::Write {
+                offset,
+                data,
+                fua,
+                purpose: WritePurpose::Metadata,
+            };
             self.out.io(device, Purpose::Unreadable { device }, kind);
         }
     }

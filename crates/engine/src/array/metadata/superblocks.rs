@@ -327,7 +327,12 @@ impl Array {
             let place = usize::from(copies == Copies::Second) ^ member.first_copy;
             let offset = Layout::superblock_offsets(member.layout.device_bytes)[place];
             let data = Slice::new(Buf::from_bytes(&sb.encode(offset)[..]), 0, SUPERBLOCK_BYTES);
-            let kind = IoKind::Write { offset, data, fua };
+            let kind = IoKind::Write {
+                offset,
+                data,
+                fua,
+                purpose: WritePurpose::Metadata,
+            };
             self.out.io(device, Purpose::Superblock { device }, kind);
             pending += 1;
         }

@@ -636,7 +636,12 @@ impl Array {
             };
             let fua = member.info.volatile_cache;
             let data = Slice::new(Buf::from_bytes(&image.encode(offset)[..]), 0, PAGE_BYTES);
-            let kind = IoKind::Write { offset, data, fua };
+            let kind = IoKind::Write {
+                offset,
+                data,
+                fua,
+                purpose: WritePurpose::Metadata,
+            };
             self.out
                 .io(device, Purpose::MapPage { page: at, device }, kind);
         }

@@ -561,7 +561,12 @@ impl Array {
         let batches = copy.encode(&self.geometry, &member.layout, array, uuid, epoch);
         let write = |(offset, bytes): (u64, Vec<u8>)| {
             let data = Slice::new(Buf::from_bytes(&bytes), 0, bytes.len());
-            IoKind::Write { offset, data, fua }
+            IoKind::Write {
+                offset,
+                data,
+                fua,
+                purpose: WritePurpose::Log,
+            }
         };
         batches.into_iter().map(write).collect()
     }
@@ -574,8 +579,13 @@ impl Array {
         let columns = in_new_shape(&self.geometry, from, &data);
         for (device, offset, bytes) in self.puts(from, &columns) {
             let data = Slice::new(Buf::from_bytes(bytes), 0, bytes.len());
-            let fua = false;
-            self.move_io(device, MoveIo::Write, IoKind::Write { offset, data, fua });
+            let kind = IoKind::Write {
+                offset,
+                data,
+                fua: false,
+                purpose: WritePurpose::Rebuild,
+            };
+            self.move_io(device, MoveIo::Write, kind);
         }
     }
 

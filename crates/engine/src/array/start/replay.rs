@@ -477,8 +477,13 @@ impl Array {
             let mut buf = Buf::zeroed(bytes);
             head.encode_into(records.iter(), offset, 4096, buf.bytes_mut());
             let fua = member.info.volatile_cache;
-            let data = Slice::new(buf, 0, bytes);
-            self.replay_io(device, ReplayIo::Log, IoKind::Write { offset, data, fua });
+            let kind = IoKind::Write {
+                offset,
+                data: Slice::new(buf, 0, bytes),
+                fua,
+                purpose: WritePurpose::Log,
+            };
+            self.replay_io(device, ReplayIo::Log, kind);
         }
     }
 
@@ -525,16 +530,24 @@ impl Array {
         for job in &jobs {
             for outcome in &job.outcomes {
                 let piece = &outcome.piece;
+                let shape = self.geometry.columns(piece.stripe);
                 for (column, content) in outcome.columns.iter().enumerate() {
                     let (_, targets) = self.column_members(piece.stripe, column);
                     if targets.len() < 2 && job.holds(column, piece, content) {
                         continue;
                     }
+                    let (k, mirrored) = (shape.k, self.geometry.mirrored());
+                    let purpose = WritePurpose::of_column(column, k, mirrored);
                     for device in targets {
                         let offset = self.replay_offset(device, piece.stripe) + piece.lo;
                         let data = Slice::new(Buf::from_bytes(content), 0, content.len());
                         let fua = self.table[&device].info.volatile_cache;
-                        let kind = IoKind::Write { offset, data, fua };
+                        let kind = IoKind::Write {
+                            offset,
+                            data,
+                            fua,
+                            purpose,
+                        };
                         self.replay_io(device, ReplayIo::Write, kind);
                     }
                 }

@@ -134,8 +134,13 @@ impl Array {
         let columns = in_new_shape(&self.geometry, from, &resumed.copy.data);
         for (device, offset, bytes) in self.puts(from, &columns) {
             let data = Slice::new(Buf::from_bytes(bytes), 0, bytes.len());
-            let fua = false;
-            self.resumed_io(device, IoKind::Write { offset, data, fua });
+            let kind = IoKind::Write {
+                offset,
+                data,
+                fua: false,
+                purpose: WritePurpose::Rebuild,
+            };
+            self.resumed_io(device, kind);
         }
     }
 

@@ -718,7 +718,8 @@ impl Shard {
                 }
                 let zeros = || Slice::new(self.zeros.clone(), 0, put.len as usize);
                 let content = put.content.clone().unwrap_or_else(zeros);
-                self.write_to(key, device, put.from, content, fua);
+                let purpose = self.purpose(key, put.column);
+                self.write_to(key, device, put.from, content, fua, purpose);
             }
         }
         self.ops[key].in_place.puts = puts;
@@ -746,9 +747,15 @@ impl Shard {
         fua: bool,
     ) {
         let stripe = self.ops[key].stripe;
+        let purpose = self.purpose(key, column);
         for device in self.map.targets(stripe, column).into_iter().flatten() {
-            self.write_to(key, device, from, slice.clone(), fua);
+            self.write_to(key, device, from, slice.clone(), fua, purpose);
         }
+    }
+
+    /// What a write of this column in place is.
+    fn purpose(&self, key: usize, column: usize) -> WritePurpose {
+        WritePurpose::of_column(column, self.ops[key].k, self.map.geometry().mirrored())
     }
 
     pub(crate) fn write_to(
@@ -758,6 +765,7 @@ impl Shard {
         from: u64,
         slice: Slice,
         fua: bool,
+        purpose: WritePurpose,
     ) {
         let stripe = self.ops[key].stripe;
         let offset = self.map.member_offset(device, stripe) + from;
@@ -774,6 +782,7 @@ impl Shard {
                 offset,
                 data: slice,
                 fua,
+                purpose,
             },
         );
         self.ops[key].pending += 1;

@@ -126,7 +126,8 @@ impl Shard {
             let kept = kept.iter().find(|(kept, _)| *kept == column);
             let slice = kept.map(|(_, slice)| slice.clone());
             let slice = slice.or_else(|| self.ops[key].columns[column].clone());
-            self.write_to(key, target, 0, slice.expect("read or decoded"), false);
+            let slice = slice.expect("read or decoded");
+            self.write_to(key, target, 0, slice, false, WritePurpose::Rebuild);
         }
         for column in heal.each() {
             let slice = self.ops[key].columns[column].clone().expect("decoded");
