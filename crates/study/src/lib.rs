@@ -1,4 +1,13 @@
 //! Experiments as data: on modelled drives and on real ones.
 #![forbid(unsafe_code)]
 
+pub mod definition;
+pub mod picture;
+pub mod real;
+pub mod report;
+pub mod result;
 pub mod rig;
+pub mod run;
+pub mod steady;
+pub mod studies;
+pub mod table;

@@ -3,16 +3,21 @@
 //! Two things are rigs: the engine on modelled drives, in virtual time, and real drives with fio.
 //! Every step reports what it measured; a step that fails names the step and the cause.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use strake_foresight::load::Load;
+
+/// Options of fio for a step, by their names.
+pub type FioOptions = BTreeMap<String, String>;
 
 /// What the loads of a step run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The array's block device.
     Array,
-    /// All drives, each by itself, without an array: the ceiling.
+    /// All drives, each by itself, without an array: the ceiling. Each drive gets all of the loads;
+    /// what is reached is the sum over the drives.
     Drives,
 }
 
@@ -77,6 +82,20 @@ pub struct Job {
 
 /// See the module. Slots count from 0.
 pub trait Rig {
+    /// A step begins: its case, its name, and what it gives fio. Modelled drives need none of it.
+    fn begin(&mut self, _case: &str, _step: &str, _fio: &FioOptions) {}
+    /// Brings each drive into the state of a new one. Modelled drives are new.
+    fn erase(&mut self) -> Result<(), RigError> {
+        Ok(())
+    }
+    /// What a reader of the step that has just ended should know; each is given once.
+    fn notes(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+    /// The last step of a case is done: its array is not needed any more.
+    fn end(&mut self) -> Result<(), RigError> {
+        Ok(())
+    }
     /// Makes the array; seconds until it can be used.
     fn create(&mut self) -> Result<f64, RigError>;
     /// Runs loads side by side.

@@ -15,6 +15,7 @@ pub(crate) mod pool;
 mod reshape;
 pub(crate) mod settings;
 pub(crate) mod status;
+mod study;
 pub(crate) mod top;
 pub(crate) mod upkeep;
 pub(crate) mod volume;
@@ -102,6 +103,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Status { name } => status::run(&context, name.as_deref()),
         Command::Alert(command) => alert::run(&context, &command),
         Command::Explain { name, lba } => explain(&context, &name, lba),
+        Command::Study(command) => study::run(&context, command),
         Command::Demo(args) => crate::demo::run(&args, cli.json),
         Command::Daemon(args) => run_daemon(context.dir, &args),
         Command::Udev(command) => packaged::udev::answer(&context, &command),

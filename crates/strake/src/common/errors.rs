@@ -391,6 +391,22 @@ catalogue! {
         "check the drive (kernel log, smartctl), then try again or use another";
     /// An I/O failed.
     Io, "io-error", Failed, "see the errno; the kernel log may tell more";
+    /// No such study.
+    StudyNotFound, "study-not-found", NotFound,
+        "strake study list names studies; a file is named by its path, such as ./mine.toml";
+    /// A file that is no study.
+    StudyInvalid, "study-invalid", Usage,
+        "mend the file; strake study show NAME --toml prints one that is right";
+    /// The folder of a study is there.
+    StudyExists, "study-exists", Refused,
+        "strake study resume goes on with it; or give another --out";
+    /// Another process carries out the study.
+    StudyBusy, "study-busy", Refused, "wait until it has ended, or end it";
+    /// A step of a study failed.
+    StudyFailed, "study-failed", Failed,
+        "mend what it names, then strake study resume DIR: what is measured is kept";
+    /// A program of the system is missing.
+    ProgramMissing, "program-missing", Failed, "install the package that it names";
     /// The demo found wrong data.
     DemoFailed, "demo-failed", Failed, "keep the folder that it names and report it";
     /// A bug.

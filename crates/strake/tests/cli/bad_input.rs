@@ -704,6 +704,15 @@ const ROWS: &[(&str, i32, &str)] = &[
     ("iostat nope", 2, "usage"),
     ("status extra", 3, "array-not-found"),
     ("top extra", 2, "usage"),
+    ("study list extra", 2, "usage"),
+    ("study show nope", 3, "study-not-found"),
+    ("study show $none.toml", 3, "file-not-found"),
+    ("study run nope --on $f0", 3, "study-not-found"),
+    ("study run s1 --on $f0", 2, "usage"),
+    ("study run s1", 2, "usage"),
+    ("study resume $none", 3, "study-not-found"),
+    ("study compare $none $none", 3, "study-not-found"),
+    ("study report $none", 3, "study-not-found"),
     ("completions tcsh", 2, "usage"),
 ];
 

@@ -108,7 +108,7 @@ const READERS: &[&str] = &[
     "curl ",
 ];
 /// Programs of other packages. A page that uses one that is not installed is skipped.
-const PROGRAMS: &[&str] = &["nbdinfo", "nbdcopy", "curl", "jq"];
+const PROGRAMS: &[&str] = &["nbdinfo", "nbdcopy", "curl", "jq", "fio"];
 
 macro_rules! guides {
     ($($test:ident, $page:literal;)*) => {
@@ -134,6 +134,7 @@ guides! {
     the_configuration_is_backed_up_as_the_guide_says, "docs/how-to/back-up.md";
     drives_move_to_another_host_as_the_guide_says, "docs/how-to/move-to-another-host.md";
     a_missing_array_is_found_as_the_guide_says, "docs/how-to/it-is-missing.md";
+    drives_are_measured_as_the_guide_says, "docs/how-to/study.md";
 }
 
 /// A command and what its page shows of it.

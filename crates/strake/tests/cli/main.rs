@@ -42,6 +42,7 @@ mod reshape;
 mod rig;
 mod scale;
 mod standstill;
+mod study;
 mod top;
 mod udev;
 mod undecided;

@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod console;
 pub(crate) mod plan;
 pub(crate) mod pool;
+pub(crate) mod study;
 pub(crate) mod volume;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use crate::cli::args::config::ConfigCommand;
 use crate::cli::args::console::ConsoleArgs;
 use crate::cli::args::plan::PlanArgs;
 use crate::cli::args::pool::PoolCommand;
+use crate::cli::args::study::StudyCommand;
 use crate::cli::args::volume::VolumeCommand;
 use crate::common::events::Severity;
 use crate::common::{size, time};
@@ -226,6 +228,9 @@ pub(crate) enum Command {
     Alert(AlertCommand),
     /// Tell where a logical block lies: stripe, column, slot, offset, state
     Explain { name: String, lba: u64 },
+    /// Experiments on drives: what was published about them, and what this machine does
+    #[command(subcommand)]
+    Study(StudyCommand),
     /// Show the whole life of an array on files in a temporary folder
     Demo(DemoArgs),
     /// Serve the arrays of this machine until SIGTERM or SIGINT

@@ -53,6 +53,8 @@ pub(crate) struct Health {
     pub(crate) power_on_hours: u128,
     pub(crate) unsafe_shutdowns: u128,
     pub(crate) media_errors: u128,
+    /// Read by hosts since the drive was made.
+    pub(crate) host_read_bytes: u128,
     /// Written by hosts since the drive was made.
     pub(crate) host_written_bytes: u128,
     /// Written to its media since then, where it tells.
@@ -154,6 +156,7 @@ pub(crate) fn decode(pages: &Pages) -> Health {
         unsafe_shutdowns: number(smart, 144, 16),
         media_errors: number(smart, 160, 16),
         // In thousands of 512 bytes.
+        host_read_bytes: number(smart, 32, 16).saturating_mul(512_000),
         host_written_bytes: number(smart, 48, 16).saturating_mul(512_000),
         media_written_bytes: media.map(|(bytes, _)| bytes),
         media_from: media.map(|(_, from)| from),
@@ -206,6 +209,7 @@ mod tests {
             (0, &[0b1001]),
             (1, &314u16.to_le_bytes()),
             (3, &[9, 10, 93]),
+            (32, &3_000_000u128.to_le_bytes()),
             (48, &2_000_000u128.to_le_bytes()),
             (128, &8760u128.to_le_bytes()),
             (144, &12u128.to_le_bytes()),
@@ -244,6 +248,7 @@ mod tests {
         assert_eq!(health.percentage_used, 93);
         assert_eq!(health.power_on_hours, 8760);
         assert_eq!((health.unsafe_shutdowns, health.media_errors), (12, 3));
+        assert_eq!(health.host_read_bytes, 1_536_000_000_000);
         assert_eq!(health.host_written_bytes, 1_024_000_000_000);
         assert_eq!(
             health.media_written_bytes, None,

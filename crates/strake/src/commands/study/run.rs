@@ -1,0 +1,255 @@
+//! Runs studies on real drives, and goes on with one that was interrupted.
+//!
+//! Order: the drives are looked at (is one in use?) → the user names each → the folder is made →
+//! the steps. A study that goes on looks for its drives by serial number, and asks again about one
+//! that holds something that the study did not put there.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde::Serialize;
+use strake_study::definition::Study;
+use strake_study::real::{Consent, Real, Ticker, array_name, program};
+use strake_study::result::{DriveSeen, On, StepResult};
+use strake_study::run::{Progress, RunError, Running, Watch};
+
+use crate::api::ArrayJson;
+use crate::cli::args::study::StudyRunArgs;
+use crate::cli::client::Client;
+use crate::cli::output::Bar;
+use crate::cli::{Context, DONE, Ended};
+use crate::commands::study::consent::{self, Asked};
+use crate::commands::study::host::Machine;
+use crate::commands::study::{find, report_of};
+use crate::common::errors::{Code, Failure};
+use crate::common::{absolutes, size};
+use crate::drives::machine::sysfs;
+
+/// What a bar counts to.
+const WHOLE: u64 = 1000;
+
+/// What `--dry-run` prints.
+#[derive(Debug, Serialize)]
+struct Planned {
+    dry_run: bool,
+    studies: Vec<String>,
+    steps: usize,
+    would_overwrite: Vec<DriveSeen>,
+    folders: Vec<PathBuf>,
+}
+
+pub(super) fn run(context: &Context, args: &StudyRunArgs) -> Ended {
+    let found = args.names.iter().map(|name| find(name));
+    let studies = found.collect::<Result<Vec<Study>, Failure>>()?;
+    for (at, study) in studies.iter().enumerate() {
+        if studies[..at].iter().any(|other| other.name == study.name) {
+            let found = format!("two of the studies are called '{}'", study.name);
+            return Err(Failure::new(Code::Usage, found).cure("run one after the other"));
+        }
+    }
+    let needs = studies.iter().map(Study::drives).max().unwrap_or_default();
+    let given = absolutes(&args.on);
+    if given.len() != needs {
+        let found = format!(
+            "--on names {}, and {} needed",
+            size::count(given.len() as u64, "drive"),
+            match needs {
+                1 => "1 is".to_owned(),
+                n => format!("{n} are"),
+            }
+        );
+        let cure = "strake study show NAME says what a study needs";
+        return Err(Failure::new(Code::Usage, found).cure(cure));
+    }
+    let folders: Vec<PathBuf> = studies.iter().map(|s| args.out.join(&s.name)).collect();
+    if let Some(there) = folders.iter().find(|folder| folder.exists()) {
+        return Err(RunError::Exists(there.clone()).into());
+    }
+    consent::free(&given)?;
+    let seen = given.iter().map(|path| consent::seen(path));
+    let drives = seen.collect::<Result<Vec<DriveSeen>, Failure>>()?;
+    programs()?;
+    if args.dry_run {
+        let planned = Planned {
+            dry_run: true,
+            studies: studies.iter().map(|study| study.name.clone()).collect(),
+            steps: studies.iter().map(|study| study.steps(false)).sum(),
+            would_overwrite: drives,
+            folders,
+        };
+        context.say(&planned, |planned| {
+            let steps = size::count(planned.steps as u64, "step");
+            let mut text = format!("would run {}: {steps}\n", planned.studies.join(", "));
+            for drive in &planned.would_overwrite {
+                let bytes = size::bytes(drive.bytes);
+                text += &format!("would overwrite {} ({bytes})\n", drive.shown());
+            }
+            text
+        });
+        return Ok(DONE);
+    }
+    let client = Client::need(&context.dir)?;
+    let consent = consent::ask(&drives, &args.yes_erase, Asked::OfAll)?;
+    let machine = Machine { client };
+    for (study, folder) in studies.into_iter().zip(folders) {
+        let on = On::Real(drives.clone());
+        let running = Running::begin(study, &folder, &this_program(), on)?;
+        go_on(context, &machine, running, drives.clone(), consent.clone())?;
+    }
+    Ok(DONE)
+}
+
+fn this_program() -> String {
+    format!("strake {}", env!("CARGO_PKG_VERSION"))
+}
+
+fn programs() -> Result<(), Failure> {
+    let fio = program::find("fio", "fio");
+    fio.map(drop)
+        .map_err(|found| Failure::new(Code::ProgramMissing, found))
+}
+
+pub(super) fn resume(context: &Context, folder: &Path, yes_erase: &[String]) -> Ended {
+    let running = Running::open(folder)?;
+    if running.is_complete() {
+        return report_of(context, folder);
+    }
+    programs()?;
+    let client = Client::need(&context.dir)?;
+    let machine = Machine { client };
+    let On::Real(begun) = running.results().on.clone() else {
+        let found = format!("{} is a study on modelled drives", folder.display());
+        return Err(Failure::new(Code::StudyFailed, found).cure("run it anew"));
+    };
+    let mut paths: Vec<PathBuf> = sysfs::candidates();
+    paths.extend(begun.into_iter().map(|drive| drive.path));
+    let each = sysfs::each_once(&paths);
+    // One that cannot be looked at is not here.
+    let here: Vec<DriveSeen> = each.filter_map(|path| consent::seen(path).ok()).collect();
+    let drives = running.drives(&here)?;
+    let own = own_array(&machine, &running)?;
+    let mut others = drives.clone();
+    if let Some(array) = &own {
+        let is_member = |drive: &DriveSeen| {
+            let mut members = array
+                .members
+                .iter()
+                .filter_map(|member| member.device.as_ref());
+            members.any(|device| Path::new(device) == drive.path)
+        };
+        others.retain(|drive| !is_member(drive));
+    }
+    consent::free(
+        &others
+            .iter()
+            .map(|drive| drive.path.clone())
+            .collect::<Vec<_>>(),
+    )?;
+    let own = own.and_then(|array| array.uuid.parse().ok());
+    consent::ask(&others, yes_erase, Asked::OfForeign { own })?;
+    let consent = Consent::given(drives.iter().map(|drive| drive.path.clone()));
+    go_on(context, &machine, running, drives, consent)
+}
+
+/// The array of the study that is there: a case has one at a time.
+fn own_array(machine: &Machine, running: &Running) -> Result<Option<ArrayJson>, Failure> {
+    for case in &running.study().cases {
+        if let Some(array) = machine.show(&array_name(running.study(), case))? {
+            return Ok(Some(array));
+        }
+    }
+    Ok(None)
+}
+
+fn go_on(
+    context: &Context,
+    machine: &Machine,
+    mut running: Running,
+    drives: Vec<DriveSeen>,
+    consent: Consent,
+) -> Ended {
+    let folder = running.folder().to_owned();
+    let bar: Rc<RefCell<Option<Bar>>> = Rc::default();
+    let ticker: Ticker<'_> = Rc::new(RefCell::new({
+        let bar = Rc::clone(&bar);
+        move |share: f64, _: Option<Duration>| {
+            if let Some(bar) = bar.borrow_mut().as_mut() {
+                bar.at((share * WHOLE as f64) as u64, WHOLE);
+            }
+        }
+    }));
+    let raw = std::fs::canonicalize(&folder);
+    let raw = raw.map_err(|error| Failure::io(folder.display(), &error))?;
+    let mut rigs = Real {
+        host: machine,
+        drives,
+        consent,
+        folder: raw,
+        ticker,
+    };
+    let mut steps = Steps {
+        study: running.study().name.clone(),
+        bar,
+        quiet: context.json,
+    };
+    let ended = running.go_on(&mut rigs, &mut steps);
+    steps.end();
+    if let Err(error) = ended {
+        let cure = format!(
+            "mend what it names, then strake study resume {}: what is measured is kept",
+            folder.display()
+        );
+        return Err(match error {
+            RunError::Step { .. } => Failure::from(error).cure(cure),
+            error => error.into(),
+        });
+    }
+    drop(running);
+    report_of(context, &folder)
+}
+
+/// Says what goes on.
+struct Steps {
+    study: String,
+    bar: Rc<RefCell<Option<Bar>>>,
+    quiet: bool,
+}
+
+impl Steps {
+    fn end(&self) {
+        if let Some(bar) = self.bar.borrow_mut().take() {
+            bar.end();
+        }
+    }
+}
+
+impl Watch for Steps {
+    fn begins(&mut self, progress: &Progress<'_>) {
+        if self.quiet {
+            return;
+        }
+        let Progress {
+            step,
+            steps,
+            case,
+            name,
+            left,
+        } = progress;
+        let left = left.map_or_else(String::new, |left| {
+            format!(", about {} left", size::seconds(left.as_secs()))
+        });
+        tell!("{} {step}/{steps}: {case}, {name}{left}", self.study);
+        *self.bar.borrow_mut() = Some(Bar::new(name, WHOLE, self.quiet));
+    }
+
+    fn done(&mut self, _: &Progress<'_>, result: &StepResult) {
+        self.end();
+        if !self.quiet {
+            for note in &result.notes {
+                tell!("  {}", crate::common::shown(note, ' '));
+            }
+        }
+    }
+}
