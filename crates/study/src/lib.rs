@@ -8,6 +8,7 @@ pub mod report;
 pub mod result;
 pub mod rig;
 pub mod run;
+pub mod simulated;
 pub mod steady;
 pub mod studies;
 pub mod table;

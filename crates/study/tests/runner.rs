@@ -383,3 +383,48 @@ fn a_folder_is_of_one_study_and_one_process_and_its_drives_are_those_that_it_beg
     );
     assert!(table::percent(0.0321) == "+3.2 %");
 }
+
+#[test]
+fn a_study_runs_on_modelled_drives_and_its_rebuild_wears_the_new_drive_alone() {
+    use strake_foresight::catalogue;
+    use strake_study::simulated::Simulated;
+    let text = r#"name = "lab"
+title = "Five modelled drives"
+drive = "D5-P5336-61.44"
+[[case]]
+name = "a"
+array = { drives = 5, level = "5", strip = "128K", write_hole = "resync" }
+[[case.step]]
+name = "create"
+do = "create"
+[[case.step]]
+name = "fill"
+do = "load"
+on = "array"
+loads = ["seq-write:512K:4x64"]
+until = { passes = 0.2 }
+[[case.step]]
+name = "fail"
+do = "fail"
+slot = 1
+[[case.step]]
+name = "rebuild"
+do = "rebuild"
+slot = 1
+"#;
+    let parent = tempfile::tempdir().expect("works");
+    let study = Study::parse("lab", text).expect("a study");
+    let folder = parent.path().join("m");
+    let mut running = Running::begin(study, &folder, "test", On::Simulated).expect("new");
+    let mut rigs = Simulated {
+        catalogue: catalogue::builtin(),
+    };
+    running.go_on(&mut rigs, &mut Seen::default()).expect("all steps");
+    let rebuild = running.results().step("a", "rebuild").expect("done");
+    let waf = rebuild.figures[&Figure::WafSlot];
+    assert!((0.99..1.1).contains(&waf), "{rebuild:?}");
+    // All of 61.44 TB at 3.2 GB/s is 19200 s, a fifth 3840 s; regions are whole, which are large
+    // on a small drive.
+    let seconds = rebuild.figures[&Figure::Seconds];
+    assert!((3000.0..9600.0).contains(&seconds), "{rebuild:?}");
+}

@@ -710,6 +710,8 @@ const ROWS: &[(&str, i32, &str)] = &[
     ("study run nope --on $f0", 3, "study-not-found"),
     ("study run s1 --on $f0", 2, "usage"),
     ("study run s1", 2, "usage"),
+    ("study run nope --simulated", 3, "study-not-found"),
+    ("study run s1 --simulated --on $f0", 2, "usage"),
     ("study resume $none", 3, "study-not-found"),
     ("study compare $none $none", 3, "study-not-found"),
     ("study report $none", 3, "study-not-found"),

@@ -73,14 +73,12 @@ fn job(text: &mut String, place: &Place, load: &Load, length: Length, options: &
     };
     let option = |name: &str| options.get(name).map(String::as_str);
     let number = |name: &str| option(name).and_then(|value| value.parse::<u32>().ok());
-    let (jobs, depth) = match load.sequential {
-        // Streams with one request each.
-        true => (load.depth, 1),
-        false => {
-            let jobs = load.depth.div_ceil(DEPTH_MAX);
-            (jobs, load.depth.div_ceil(jobs))
-        }
+    // Jobs of one load share its depth; fio's own are better off with fewer requests each.
+    let jobs = match load.sequential {
+        true => load.jobs,
+        false => load.jobs.max(load.depth.div_ceil(DEPTH_MAX)),
     };
+    let depth = load.depth.div_ceil(jobs);
     let jobs = number("numjobs").unwrap_or(jobs);
     let depth = number("iodepth").unwrap_or(depth);
     match place {

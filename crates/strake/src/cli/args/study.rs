@@ -17,11 +17,13 @@ pub(crate) enum StudyCommand {
         #[arg(long)]
         toml: bool,
     },
-    /// Run studies on real drives; what is on the drives is lost
+    /// Run studies on modelled drives (--simulated), or on real ones (--on): what is on these is
+    /// lost
     ///
-    /// Each drive is asked about by its name, or named by --yes-erase. Drives that are mounted,
-    /// held, or members of an array that runs are refused. A daemon serves the array of a study.
-    /// Needs fio, and nvme-cli to erase NVMe drives.
+    /// Modelled drives need nothing: the engine runs on them in virtual time. Of real drives each
+    /// is asked about by its name, or named by --yes-erase; drives that are mounted, held, or
+    /// members of an array that runs are refused. A daemon serves the array of a study, fio is the
+    /// load, nvme-cli erases NVMe drives.
     Run(StudyRunArgs),
     /// Go on with a study that was interrupted, also by a reboot
     Resume {
@@ -48,11 +50,19 @@ pub(crate) enum StudyCommand {
 /// Arguments of `study run`.
 #[derive(Debug, Args)]
 pub(crate) struct StudyRunArgs {
-    /// Those that `study list` names, or files
+    /// Those that `study list` names, files, or `all`
     #[arg(required = true)]
     pub(crate) names: Vec<String>,
-    /// The drives, in the order of the slots
-    #[arg(long, required = true, value_name = "DEV", value_delimiter = ',')]
+    /// On modelled drives
+    #[arg(long, conflicts_with_all = ["on", "yes_erase"])]
+    pub(crate) simulated: bool,
+    /// On these drives, in the order of the slots
+    #[arg(
+        long,
+        required_unless_present = "simulated",
+        value_name = "DEV",
+        value_delimiter = ','
+    )]
     pub(crate) on: Vec<PathBuf>,
     /// Do not ask about this drive: its path, its name below /dev, or its serial number
     #[arg(long, value_name = "DEV", value_delimiter = ',')]

@@ -1,4 +1,4 @@
-//! Runs studies on real drives, and goes on with one that was interrupted.
+//! Runs studies on modelled drives and on real ones, and goes on with one that was interrupted.
 //!
 //! Order: the drives are looked at (is one in use?) → the user names each → the folder is made →
 //! the steps. A study that goes on looks for its drives by serial number, and asks again about one
@@ -10,10 +10,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use serde::Serialize;
+use strake_foresight::catalogue;
 use strake_study::definition::Study;
 use strake_study::real::{Consent, Real, Ticker, array_name, program};
 use strake_study::result::{DriveSeen, On, StepResult};
-use strake_study::run::{Progress, RunError, Running, Watch};
+use strake_study::run::{Progress, Rigs, RunError, Running, Watch};
+use strake_study::simulated::Simulated;
+use strake_study::studies;
 
 use crate::api::ArrayJson;
 use crate::cli::args::study::StudyRunArgs;
@@ -40,15 +43,77 @@ struct Planned {
     folders: Vec<PathBuf>,
 }
 
+impl Planned {
+    fn new(
+        studies: &[Study],
+        simulated: bool,
+        would_overwrite: Vec<DriveSeen>,
+        folders: Vec<PathBuf>,
+    ) -> Planned {
+        Planned {
+            dry_run: true,
+            studies: studies.iter().map(|study| study.name.clone()).collect(),
+            steps: studies.iter().map(|study| study.steps(simulated)).sum(),
+            would_overwrite,
+            folders,
+        }
+    }
+
+    fn text(&self) -> String {
+        let steps = size::count(self.steps as u64, "step");
+        let mut text = format!("would run {}: {steps}\n", self.studies.join(", "));
+        for drive in &self.would_overwrite {
+            let bytes = size::bytes(drive.bytes);
+            text += &format!("would overwrite {} ({bytes})\n", drive.shown());
+        }
+        text
+    }
+}
+
 pub(super) fn run(context: &Context, args: &StudyRunArgs) -> Ended {
-    let found = args.names.iter().map(|name| find(name));
-    let studies = found.collect::<Result<Vec<Study>, Failure>>()?;
+    let mut studies = Vec::new();
+    for name in &args.names {
+        match name.as_str() {
+            "all" => studies.extend(studies::all()),
+            name => studies.push(find(name)?),
+        }
+    }
     for (at, study) in studies.iter().enumerate() {
         if studies[..at].iter().any(|other| other.name == study.name) {
             let found = format!("two of the studies are called '{}'", study.name);
             return Err(Failure::new(Code::Usage, found).cure("run one after the other"));
         }
     }
+    let folders: Vec<PathBuf> = studies.iter().map(|s| args.out.join(&s.name)).collect();
+    if let Some(there) = folders.iter().find(|folder| folder.exists()) {
+        return Err(RunError::Exists(there.clone()).into());
+    }
+    if args.simulated {
+        return on_modelled_drives(context, args, studies, folders);
+    }
+    let given = drives_given(args, &studies)?;
+    consent::free(&given)?;
+    let seen = given.iter().map(|path| consent::seen(path));
+    let drives = seen.collect::<Result<Vec<DriveSeen>, Failure>>()?;
+    programs()?;
+    if args.dry_run {
+        let planned = Planned::new(&studies, false, drives, folders);
+        context.say(&planned, Planned::text);
+        return Ok(DONE);
+    }
+    let client = Client::need(&context.dir)?;
+    let consent = consent::ask(&drives, &args.yes_erase, Asked::OfAll)?;
+    let machine = Machine { client };
+    for (study, folder) in studies.into_iter().zip(folders) {
+        let on = On::Real(drives.clone());
+        let running = Running::begin(study, &folder, &this_program(), on)?;
+        go_on(context, &machine, running, drives.clone(), consent.clone())?;
+    }
+    Ok(DONE)
+}
+
+/// The drives that `--on` names, if they are as many as the studies need.
+fn drives_given(args: &StudyRunArgs, studies: &[Study]) -> Result<Vec<PathBuf>, Failure> {
     let needs = studies.iter().map(Study::drives).max().unwrap_or_default();
     let given = absolutes(&args.on);
     if given.len() != needs {
@@ -63,42 +128,32 @@ pub(super) fn run(context: &Context, args: &StudyRunArgs) -> Ended {
         let cure = "strake study show NAME says what a study needs";
         return Err(Failure::new(Code::Usage, found).cure(cure));
     }
-    let folders: Vec<PathBuf> = studies.iter().map(|s| args.out.join(&s.name)).collect();
-    if let Some(there) = folders.iter().find(|folder| folder.exists()) {
-        return Err(RunError::Exists(there.clone()).into());
-    }
-    consent::free(&given)?;
-    let seen = given.iter().map(|path| consent::seen(path));
-    let drives = seen.collect::<Result<Vec<DriveSeen>, Failure>>()?;
-    programs()?;
+    Ok(given)
+}
+
+fn on_modelled_drives(
+    context: &Context,
+    args: &StudyRunArgs,
+    studies: Vec<Study>,
+    folders: Vec<PathBuf>,
+) -> Ended {
     if args.dry_run {
-        let planned = Planned {
-            dry_run: true,
-            studies: studies.iter().map(|study| study.name.clone()).collect(),
-            steps: studies.iter().map(|study| study.steps(false)).sum(),
-            would_overwrite: drives,
-            folders,
-        };
-        context.say(&planned, |planned| {
-            let steps = size::count(planned.steps as u64, "step");
-            let mut text = format!("would run {}: {steps}\n", planned.studies.join(", "));
-            for drive in &planned.would_overwrite {
-                let bytes = size::bytes(drive.bytes);
-                text += &format!("would overwrite {} ({bytes})\n", drive.shown());
-            }
-            text
-        });
+        let planned = Planned::new(&studies, true, Vec::new(), folders);
+        context.say(&planned, Planned::text);
         return Ok(DONE);
     }
-    let client = Client::need(&context.dir)?;
-    let consent = consent::ask(&drives, &args.yes_erase, Asked::OfAll)?;
-    let machine = Machine { client };
     for (study, folder) in studies.into_iter().zip(folders) {
-        let on = On::Real(drives.clone());
-        let running = Running::begin(study, &folder, &this_program(), on)?;
-        go_on(context, &machine, running, drives.clone(), consent.clone())?;
+        let running = Running::begin(study, &folder, &this_program(), On::Simulated)?;
+        simulate(context, running)?;
     }
     Ok(DONE)
+}
+
+fn simulate(context: &Context, running: Running) -> Ended {
+    let mut rigs = Simulated {
+        catalogue: catalogue::builtin(),
+    };
+    carry_out(context, running, &mut rigs, Rc::default())
 }
 
 fn this_program() -> String {
@@ -116,13 +171,12 @@ pub(super) fn resume(context: &Context, folder: &Path, yes_erase: &[String]) -> 
     if running.is_complete() {
         return report_of(context, folder);
     }
+    let On::Real(begun) = running.results().on.clone() else {
+        return simulate(context, running);
+    };
     programs()?;
     let client = Client::need(&context.dir)?;
     let machine = Machine { client };
-    let On::Real(begun) = running.results().on.clone() else {
-        let found = format!("{} is a study on modelled drives", folder.display());
-        return Err(Failure::new(Code::StudyFailed, found).cure("run it anew"));
-    };
     let mut paths: Vec<PathBuf> = sysfs::candidates();
     paths.extend(begun.into_iter().map(|drive| drive.path));
     let each = sysfs::each_once(&paths);
@@ -166,7 +220,7 @@ fn own_array(machine: &Machine, running: &Running) -> Result<Option<ArrayJson>, 
 fn go_on(
     context: &Context,
     machine: &Machine,
-    mut running: Running,
+    running: Running,
     drives: Vec<DriveSeen>,
     consent: Consent,
 ) -> Ended {
@@ -189,12 +243,23 @@ fn go_on(
         folder: raw,
         ticker,
     };
+    carry_out(context, running, &mut rigs, bar)
+}
+
+/// Does what is not done, and reports.
+fn carry_out(
+    context: &Context,
+    mut running: Running,
+    rigs: &mut dyn Rigs,
+    bar: Rc<RefCell<Option<Bar>>>,
+) -> Ended {
+    let folder = running.folder().to_owned();
     let mut steps = Steps {
         study: running.study().name.clone(),
         bar,
         quiet: context.json,
     };
-    let ended = running.go_on(&mut rigs, &mut steps);
+    let ended = running.go_on(rigs, &mut steps);
     steps.end();
     if let Err(error) = ended {
         let cure = format!(
