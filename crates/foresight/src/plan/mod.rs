@@ -103,9 +103,9 @@ impl Asked {
             scrub_h: assumed(168.0, 8760.0),
             replace_h: assumed(4.0, 72.0),
             written: 1.0,
-            // What was measured of another engine at priority 80 (5 %), and this one's default
-            // priority (50 of 100).
-            share: assumed(0.05, 0.5),
+            // What was measured of another engine at priority 80 (0.316 of 7.0 GB/s: 4.5 %), and
+            // this one's default priority (50 of 100).
+            share: assumed(0.045, 0.5),
             engine: Engine::Strake,
             preset: Preset::Own,
             terms: cost::Terms::default(),

@@ -144,7 +144,7 @@ pub(crate) struct TermArgs {
     /// Share of the bytes that are written (100%)
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) written: Option<String>,
-    /// Share of the drives' time that a rebuild has beside requests (5%..50%)
+    /// Share of the drives' time that a rebuild has beside requests (4.5%..50%)
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) rebuild_share: Option<String>,
     /// Which engine rebuilds: strake, or md as it is installed
