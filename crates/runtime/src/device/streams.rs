@@ -61,8 +61,8 @@ impl WriteStreams {
     }
 }
 
-/// Write streams that the kernel offers for a block device. For a partition it offers none, whatever
-/// its drive has.
+/// Write streams that the kernel offers for a block device. For a partition it offers none,
+/// whatever its drive has.
 pub(super) fn offered(sysfs: &Path) -> u8 {
     let count = std::fs::read_to_string(sysfs.join("queue/max_write_streams"));
     let count = count

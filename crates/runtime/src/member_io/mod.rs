@@ -833,7 +833,7 @@ impl Flight {
                 *stream = 0;
                 if self.device.streams().forget() {
                     let device = self.device.path().display();
-                    tracing::warn!(%device, "refuses its write streams: they are not used any more");
+                    tracing::warn!(%device, "refuses its write streams: none is used any more");
                 }
                 return Step::Again;
             }
