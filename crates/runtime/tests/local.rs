@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use strake_engine::event::{IoKind, Op, Slices};
+use strake_engine::event::{IoKind, Op, Slices, WritePurpose};
 use strake_engine::{Buf, SharedPool, Slice};
 use strake_format::Level;
 use strake_runtime::{Device, ExportKind, LocalClient, OpenMode, RawMembers, Serving, serve};

@@ -1,4 +1,5 @@
-//! Where kernels come from: Debian packages, downloaded and unpacked, never installed.
+//! Where kernels and a newer emulator come from: Debian packages, downloaded and unpacked, never
+//! installed.
 //!
 //! The stable series comes from the machine's own package sources. A newer one comes from a newer
 //! suite of the same archive: the machine's sources of its own release, copied into a private apt
@@ -44,8 +45,24 @@ pub(crate) fn kernel(series: &str, own: bool, work: &Path, to: &Path) -> Result<
     } else {
         from_newer_suite(Kind::Image, series, work, &downloads)?
     };
-    unpack(&version, &downloads, to)?;
+    unpack(&format!("Linux {version}"), &downloads, to)?;
     Ok(version)
+}
+
+/// What an emulator of a PC is split over; what else it needs the machine's own has brought.
+const QEMU: [&str; 3] = ["qemu-system-x86", "qemu-system-common", "qemu-system-data"];
+
+/// Downloads and unpacks the QEMU that was built anew for this release, into the folder `to`, which
+/// it empties.
+pub(crate) fn qemu(work: &Path, to: &Path) -> Result<()> {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let suite = format!("{}-backports", own_release()?);
+    let downloads = work.join("deb-qemu");
+    println!("downloading QEMU of the suite {suite}");
+    Apt::of_suite(&suite, &work.join("apt").join(&suite))
+        .and_then(|apt| apt.get("QEMU", &QEMU.map(str::to_owned), &downloads))
+        .with_context(|| format!("QEMU of the suite {suite}"))?;
+    unpack("QEMU", &downloads, to)
 }
 
 /// Downloads and unpacks the source package of the newest kernel of a series, from a newer suite,
@@ -54,12 +71,12 @@ pub(crate) fn source(series: &str, work: &Path, to: &Path) -> Result<String> {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let downloads = work.join("deb-source");
     let version = from_newer_suite(Kind::Source, series, work, &downloads)?;
-    unpack(&version, &downloads, to)?;
+    unpack(&format!("Linux {version}"), &downloads, to)?;
     Ok(version)
 }
 
 /// Unpacks the downloaded packages into the folder `to`, which it empties, and removes them.
-fn unpack(version: &str, downloads: &Path, to: &Path) -> Result<()> {
+fn unpack(what: &str, downloads: &Path, to: &Path) -> Result<()> {
     let _ = fs::remove_dir_all(to);
     let (from, to) = (downloads.display(), to.display());
     let unpack = format!(
@@ -67,7 +84,7 @@ fn unpack(version: &str, downloads: &Path, to: &Path) -> Result<()> {
     );
     let unpacked = host::logged("vm-unpack", 300, &["sh", "-c", &unpack])?;
     if !unpacked.ok {
-        bail!("unpacking Linux {version} failed:\n{}", unpacked.tail(10));
+        bail!("unpacking {what} failed:\n{}", unpacked.tail(10));
     }
     Ok(())
 }
@@ -158,6 +175,12 @@ impl Apt {
             self.names(&format!("^linux-({})-{quoted}$", PARTS.join("|")))?
         };
         println!("downloading Linux {version}");
+        self.get(&format!("Linux {version}"), &parts, to)?;
+        Ok(version)
+    }
+
+    /// Downloads packages into an emptied folder.
+    fn get(&self, what: &str, packages: &[String], to: &Path) -> Result<()> {
         let _ = fs::remove_dir_all(to);
         fs::create_dir_all(to)?;
         // apt's sandbox user may not write here; that is a warning, not a failure.
@@ -165,13 +188,13 @@ impl Apt {
             "cd '{}' && apt-get {} download -q {}",
             to.display(),
             self.options.join(" "),
-            parts.join(" ")
+            packages.join(" ")
         );
         let got = host::logged("vm-download", 900, &["sh", "-c", &get])?;
         if !got.ok {
-            bail!("download of Linux {version} failed:\n{}", got.tail(10));
+            bail!("download of {what} failed:\n{}", got.tail(10));
         }
-        Ok(version)
+        Ok(())
     }
 }
 

@@ -25,7 +25,12 @@ pub(crate) struct Drives {
     block_bytes: u64,
     /// A cut of the power empties the drives' caches.
     loses_cache: bool,
+    /// They have placement handles.
+    places: bool,
 }
+
+/// Placement handles of a drive that has some.
+const HANDLES: u32 = 8;
 
 /// Where the files go: in memory where there is room, else under `target/vm`.
 fn place() -> PathBuf {
@@ -72,6 +77,7 @@ impl Drives {
             size_mib,
             block_bytes,
             loses_cache: false,
+            places: false,
         };
         for index in 0..count {
             drives.empty(index)?;
@@ -103,6 +109,12 @@ impl Drives {
         self.loses_cache = true;
     }
 
+    /// From the next boot on each drive has placement handles (NVMe FDP), with reclaim units that
+    /// are larger than a drive. It cannot be pulled.
+    pub(crate) fn have_handles(&mut self) {
+        self.places = true;
+    }
+
     fn file(&self, index: usize) -> PathBuf {
         self.folder.join(format!("d{index}"))
     }
@@ -128,6 +140,10 @@ impl Drives {
                 "-blockdev driver=raw,node-name=d{i},discard=unmap,\
                  file.driver=file,file.filename={file},file.aio=threads"
             ));
+            if self.places {
+                options.extend(self.with_handles(i));
+                continue;
+            }
             // As JSON it would have to survive a shell's quoting.
             options.push(format!("-device {}", words(&self.device(i))));
         }
@@ -141,6 +157,19 @@ impl Drives {
             "drive": format!("d{index}"), "serial": format!("SN{index}"),
             "logical_block_size": self.block_bytes, "physical_block_size": self.block_bytes,
         })
+    }
+
+    /// A drive with placement handles: these are its subsystem's, and its namespace uses all.
+    fn with_handles(&self, i: usize) -> [String; 3] {
+        let (block, last) = (self.block_bytes, HANDLES - 1);
+        [
+            format!("-device nvme-subsys,id=su{i},fdp=on,fdp.runs=1G,fdp.nrg=1,fdp.nruh={HANDLES}"),
+            format!("-device nvme,bus=rp{i},id=nv{i},serial=SN{i},subsys=su{i}"),
+            format!(
+                "-device nvme-ns,bus=nv{i},drive=d{i},nsid=1,fdp.ruhs=0-{last},\
+                 logical_block_size={block},physical_block_size={block}"
+            ),
+        ]
     }
 
     /// Pulls a drive; returns when the guest has let go of it.

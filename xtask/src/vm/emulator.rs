@@ -53,6 +53,12 @@ pub(crate) fn command(
             console.display()
         ));
     }
+    if let Some(root) = &rig.qemu {
+        // Its own files, and firmware that packages of other names hold.
+        let own = root.join("usr/share/qemu");
+        let own = own.display();
+        options.push(format!("-L {own} -L /usr/share/qemu -L /usr/share/seabios"));
+    }
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = host::mortal();
     if script.is_none() {
@@ -60,6 +66,9 @@ pub(crate) fn command(
     }
     command.args(["--kill-after=10", &spec.limit_s.to_string()]);
     command.arg(rig.bin.join("vng")).arg("--disable-kvm");
+    if let Some(root) = &rig.qemu {
+        command.arg("--qemu").arg(Emulator::program(root));
+    }
     command.arg("--run").arg(&rig.vmlinuz);
     command.args([
         "--cpus",

@@ -47,6 +47,9 @@ impl Series {
 pub(crate) enum Machine {
     /// A PC with two CPUs and NVMe drives on PCIe, emulated, with Debian's kernel.
     Emulated(Series),
+    /// The same with drives that have placement handles, which only newer emulators know; with the
+    /// newest kernel.
+    Placing,
     /// A kernel that is a program of the host.
     UserMode,
     /// The same with a Debian of its own, which systemd runs.
@@ -56,9 +59,10 @@ pub(crate) enum Machine {
 }
 
 /// All of them, in the order in which they are quick to get.
-pub(crate) const MACHINES: [Machine; 4] = [
+pub(crate) const MACHINES: [Machine; 5] = [
     Machine::Emulated(Series::Stable),
     Machine::Emulated(Series::New),
+    Machine::Placing,
     Machine::UserMode,
     Machine::System,
 ];
@@ -66,7 +70,12 @@ pub(crate) const MACHINES: [Machine; 4] = [
 impl Machine {
     /// Its kernel is built here.
     fn is_ours(self) -> bool {
-        !matches!(self, Machine::Emulated(_))
+        !self.is_emulated()
+    }
+
+    /// It is a PC in an emulator.
+    pub(crate) fn is_emulated(self) -> bool {
+        matches!(self, Machine::Emulated(_) | Machine::Placing)
     }
 
     /// As `vm list` shows it.
@@ -74,6 +83,7 @@ impl Machine {
         match self {
             Machine::Emulated(Series::Stable) => "emulated, 6.12",
             Machine::Emulated(Series::New) => "emulated, 7",
+            Machine::Placing => "placing, 7",
             Machine::UserMode => "user-mode, 7",
             Machine::System => "systemd, 7",
             Machine::OnArray(_) => "on an array, 7",
@@ -104,6 +114,7 @@ impl Rig {
 pub(crate) struct Rigs {
     stable: OnceLock<Result<Rig, String>>,
     new: OnceLock<Result<Rig, String>>,
+    placing: OnceLock<Result<Rig, String>>,
     user_mode: OnceLock<Result<Rig, String>>,
     system: OnceLock<Result<Rig, String>>,
 }
@@ -114,6 +125,7 @@ impl Rigs {
         let place = match machine {
             Machine::Emulated(Series::Stable) => &self.stable,
             Machine::Emulated(Series::New) => &self.new,
+            Machine::Placing => &self.placing,
             Machine::UserMode => &self.user_mode,
             Machine::System | Machine::OnArray(_) => &self.system,
         };
@@ -143,6 +155,15 @@ pub(crate) struct Emulator {
     pub(crate) version: String,
     /// Where virtme-ng's programs lie; they call each other by name.
     pub(crate) bin: PathBuf,
+    /// Where a newer QEMU than the machine's own is unpacked.
+    pub(crate) qemu: Option<PathBuf>,
+}
+
+impl Emulator {
+    /// The program of a QEMU that is unpacked here.
+    pub(crate) fn program(root: &Path) -> PathBuf {
+        root.join("usr/bin/qemu-system-x86_64")
+    }
 }
 
 /// The folder of everything that the rig downloads and writes.
@@ -173,6 +194,10 @@ fn prepare(machine: Machine) -> Result<Rig> {
     let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(match machine {
         Machine::Emulated(series) => Rig::Emulated(emulator(series)?),
+        Machine::Placing => Rig::Emulated(Emulator {
+            qemu: Some(newer_qemu()?),
+            ..emulator(Series::New)?
+        }),
         Machine::UserMode => {
             needs()?;
             Rig::UserMode(usermode::prepare()?)
@@ -213,7 +238,27 @@ pub(crate) fn emulator(series: Series) -> Result<Emulator> {
         vmlinuz,
         version,
         bin: virtme()?,
+        qemu: None,
     })
+}
+
+/// The folder of a QEMU that knows drives with placement handles (8.1 and later), unpacked beside
+/// what the machine has installed. It runs with the machine's own libraries.
+fn newer_qemu() -> Result<PathBuf> {
+    needs()?;
+    let place = folder().join("qemu");
+    let version = |root: &Path| {
+        let program = Emulator::program(root).display().to_string();
+        host::output(&[&program, "--version"])
+    };
+    if version(&place).is_err() {
+        let half = folder().join("qemu-half");
+        debian::qemu(&folder(), &half)?;
+        version(&half).context("the newer QEMU does not run here")?;
+        let _ = fs::remove_dir_all(&place);
+        fs::rename(&half, &place).with_context(|| place.display().to_string())?;
+    }
+    Ok(place)
 }
 
 /// The unpacked kernel: one that is here, else the newest on offer.

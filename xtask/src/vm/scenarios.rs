@@ -22,7 +22,7 @@ use std::time::Instant;
 
 /// The guest's side, one file for each boot and one that all source; and the rules that udev gets
 /// there.
-pub(crate) const SCRIPTS: [(&str, &str); 14] = [
+pub(crate) const SCRIPTS: [(&str, &str); 15] = [
     ("lib.sh", include_str!("../../../tests/vm/lib.sh")),
     ("bench.sh", include_str!("../../../tests/vm/bench.sh")),
     ("care.sh", include_str!("../../../tests/vm/care.sh")),
@@ -31,6 +31,10 @@ pub(crate) const SCRIPTS: [(&str, &str); 14] = [
     ("life.sh", include_str!("../../../tests/vm/life.sh")),
     ("losses.sh", include_str!("../../../tests/vm/losses.sh")),
     ("moving.sh", include_str!("../../../tests/vm/moving.sh")),
+    (
+        "placement.sh",
+        include_str!("../../../tests/vm/placement.sh"),
+    ),
     ("root.sh", include_str!("../../../tests/vm/root.sh")),
     ("system.sh", include_str!("../../../tests/vm/system.sh")),
     ("volumes.sh", include_str!("../../../tests/vm/volumes.sh")),
@@ -90,7 +94,7 @@ const USER_COPY: &str = "user-copy";
 /// daemon uses no batches.
 const AUTO_BUFFER: &str = "auto-buffer";
 
-pub(crate) const BOOTS: [Boot; 15] = [
+pub(crate) const BOOTS: [Boot; 16] = [
     Boot {
         name: "life",
         script: "life.sh",
@@ -261,6 +265,22 @@ pub(crate) const BOOTS: [Boot; 15] = [
                 "a drive with unreadable sectors is replaced under fio",
             ),
         ],
+    },
+    Boot {
+        name: "placement",
+        script: "placement.sh",
+        machine: Machine::Placing,
+        set: "placement",
+        drives: 5,
+        size_mib: 192,
+        block_bytes: 512,
+        usual_s: 90,
+        limit_s: 1800,
+        ublk_mode: None,
+        scenarios: &[scenario(
+            "placement",
+            "NVMe FDP: data, parity, log and rebuild go to handles of their own",
+        )],
     },
     Boot {
         name: "drives",
@@ -518,7 +538,7 @@ pub(crate) struct Set {
 impl Set {
     pub(crate) fn is_emulated(&self) -> bool {
         let mut boots = self.boots.iter();
-        boots.any(|(boot, _)| matches!(boot.machine, Machine::Emulated(_)))
+        boots.any(|(boot, _)| boot.machine.is_emulated())
     }
 }
 
@@ -561,7 +581,10 @@ pub(crate) fn run(rigs: &Rigs, set: &Set, binary: &Path, budget: &Budget) -> Res
             }
         };
         if drives.is_none() {
-            let made = Drives::make(boot.set, boot.drives, boot.size_mib, boot.block_bytes)?;
+            let mut made = Drives::make(boot.set, boot.drives, boot.size_mib, boot.block_bytes)?;
+            if boot.machine == Machine::Placing {
+                made.have_handles();
+            }
             drives = Some(made);
         }
         let drives = drives.as_ref().expect("made just above");

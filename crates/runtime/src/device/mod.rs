@@ -15,6 +15,7 @@ mod metadata;
 pub mod nvme;
 mod probe;
 pub(crate) mod set;
+pub(crate) mod streams;
 pub(crate) mod watch;
 
 use std::fs::File;
@@ -29,6 +30,8 @@ use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 use strake_engine::buffers::{Buf, PAGE};
 use strake_engine::event::{DeviceInfo, IoError};
+
+use streams::WriteStreams;
 
 pub use metadata::MemberImage;
 pub use probe::lock_holder;
@@ -55,6 +58,7 @@ pub struct Device {
     kind: Kind,
     info: DeviceInfo,
     at_once: usize,
+    streams: WriteStreams,
     last_error: Mutex<Option<(i32, Instant)>>,
 }
 
@@ -262,6 +266,12 @@ impl Device {
                 Kind::Block { number, .. } => probe::at_once(number),
                 Kind::File => usize::MAX,
             },
+            streams: match kind {
+                Kind::Block { number, .. } => {
+                    WriteStreams::of(streams::offered(&probe::sysfs(number)))
+                }
+                Kind::File => WriteStreams::default(),
+            },
             kind,
             info,
             last_error: Mutex::default(),
@@ -289,6 +299,11 @@ impl Device {
     /// Bytes that one request can carry, wherever they lie; 0 if that is not known.
     pub(crate) fn at_once(&self) -> usize {
         self.at_once
+    }
+
+    /// Its write streams.
+    pub(crate) fn streams(&self) -> &WriteStreams {
+        &self.streams
     }
 
     /// Its size now: it may have grown since it was opened. What does not tell is as it was.

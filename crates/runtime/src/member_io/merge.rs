@@ -9,6 +9,7 @@
 //! * Only what the kernel does not have yet is merged, so nothing waits for a neighbour.
 //! * Each I/O keeps its flight, with buffer, deadline and answer of its own; the memory of all of
 //!   them stays in the table until the kernel has answered the one entry that they share.
+//! * Writes are merged only where they are alike: both durable or neither, and of one write stream.
 //! * An error says nothing of most of what was merged. Where it is of the medium, reads are
 //!   repeated one by one, so that the engine learns which bytes it is about; writes have all
 //!   failed. Where it is of the way to the device, each has met it, and `strake_engine::retry`
@@ -44,7 +45,7 @@ pub(super) struct Newest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Read,
-    Write { fua: bool },
+    Write { fua: bool, stream: u8 },
 }
 
 /// What goes as one: the flight that has the entry first.
@@ -86,10 +87,12 @@ impl Work {
                 offset,
                 data,
                 fua,
+                stream,
                 done: 0,
             } => {
                 let base = data.bytes().as_ptr() as usize;
-                (Way::Write { fua: *fua }, *offset, base, data.len)
+                let (fua, stream) = (*fua, *stream);
+                (Way::Write { fua, stream }, *offset, base, data.len)
             }
             _ => return None,
         };
@@ -152,9 +155,10 @@ impl MemberIos {
         let (fd, count) = (file.fd(), merged.memory.len() as u32);
         let entry = match span.way {
             Way::Read => opcode::Readv::new(fd, memory, count).offset(offset).build(),
-            Way::Write { fua } => opcode::Writev::new(fd, memory, count)
+            Way::Write { fua, stream } => opcode::Writev::new(fd, memory, count)
                 .offset(offset)
                 .rw_flags(write_flags(fua))
+                .write_stream(stream)
                 .build(),
         };
         // SAFETY: the memory named is that of flights, which stay in the table until this entry is
@@ -245,13 +249,17 @@ mod tests {
     }
 
     fn write(bench: &mut Bench, io: u64, at: usize, fua: bool) {
+        write_as(bench, io, at, fua, WritePurpose::Data);
+    }
+
+    fn write_as(bench: &mut Bench, io: u64, at: usize, fua: bool, purpose: WritePurpose) {
         let mut buf = bench.pool.take(PART).expect("free");
         buf.bytes_mut().fill(at as u8 + 1);
         let kind = IoKind::Write {
             offset: (at * PART) as u64,
             data: Slice::new(buf, 0, PART),
             fua,
-            purpose: WritePurpose::Data,
+            purpose,
         };
         assert!(bench.start(io, kind).is_none());
     }
@@ -373,6 +381,75 @@ mod tests {
         (0..2).for_each(|at| write(&mut bench, at as u64, at, false));
         assert_eq!(answers(&mut bench).len(), 2);
         assert_eq!(bench.pool.free(), free);
+    }
+
+    #[test]
+    fn writes_of_other_streams_go_apart_and_one_that_is_refused_goes_without() {
+        let file = member(1 << 20);
+        let mut bench = bench(file.path(), Duration::from_secs(60));
+        let all = [
+            WritePurpose::Data,
+            WritePurpose::Data,
+            WritePurpose::Rebuild,
+            WritePurpose::Rebuild,
+            WritePurpose::Log,
+        ];
+        let write_all = |bench: &mut Bench| {
+            for (at, &purpose) in all.iter().enumerate() {
+                write_as(bench, at as u64, at, false, purpose);
+            }
+        };
+        write_all(&mut bench);
+        // As many as go as one, and the one that is too many.
+        assert_eq!(
+            lengths(&answers(&mut bench)),
+            [1, 4],
+            "there are no streams"
+        );
+        let streams = |bench: &mut Bench| {
+            let of = |(_, flight): (u32, &mut Flight)| match flight.work {
+                Work::Write { stream, .. } => stream,
+                _ => unreachable!("only writes are under way"),
+            };
+            bench.ios.flights.iter_mut().map(of).collect::<Vec<u8>>()
+        };
+        let device = Arc::clone(&bench.ios.attached[&super::super::tests::ID].device);
+        device.streams().pretend(3);
+        write_all(&mut bench);
+        let mut passed_on = streams(&mut bench);
+        passed_on.sort_unstable();
+        assert_eq!(passed_on, [0, 0, 2, 2, 3]);
+        // The device refuses both of the rebuild, which went as one, and takes them without.
+        let (mut told, mut reaped, mut refused) = (Vec::new(), Vec::new(), 0);
+        while bench.ios.in_flight() > 0 {
+            bench.ring.wait(None).expect("wait");
+            bench.ring.reap(&mut reaped);
+            for done in reaped.drain(..) {
+                let Token::Member(place) = done.token else {
+                    panic!("{done:?}")
+                };
+                let flight = bench.ios.flights.get_mut(place);
+                let work = &flight.expect("it is in the table").work;
+                let rebuilds = matches!(work, Work::Write { stream: 2, .. });
+                refused += u32::from(rebuilds);
+                let result = if rebuilds { -libc::EINVAL } else { done.result };
+                told.push(bench.finish(place, result));
+            }
+        }
+        assert_eq!((refused, lengths(&told)), (1, vec![0, 1, 1, 1, 2]));
+        assert_eq!(all_of(&told), [0, 1, 2, 3, 4]);
+        write_all(&mut bench);
+        assert_eq!(streams(&mut bench), [0; 5], "no more are tried");
+        assert_eq!(lengths(&answers(&mut bench)), [1, 4]);
+        let content = std::fs::read(file.path()).expect("reads");
+        let there = |(at, &byte): (usize, &u8)| {
+            byte == if at / PART < 5 {
+                (at / PART) as u8 + 1
+            } else {
+                0
+            }
+        };
+        assert!(content.iter().enumerate().all(there));
     }
 
     #[test]

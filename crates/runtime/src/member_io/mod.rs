@@ -109,6 +109,8 @@ enum Work {
         offset: u64,
         data: Slice,
         fua: bool,
+        /// The write stream of its device; 0 for none.
+        stream: u8,
         done: usize,
     },
     Flush,
@@ -129,7 +131,7 @@ enum Work {
 
 impl Work {
     /// `lent`: what a read in place fills.
-    fn of(kind: IoKind, borrowed: Option<BorrowedPages>) -> Work {
+    fn of(kind: IoKind, borrowed: Option<BorrowedPages>, device: &Device) -> Work {
         match kind {
             IoKind::ReadInPlace {
                 offset, len, at, ..
@@ -156,11 +158,15 @@ impl Work {
                 }
             }
             IoKind::Write {
-                offset, data, fua, ..
+                offset,
+                data,
+                fua,
+                purpose,
             } => Work::Write {
                 offset,
                 data,
                 fua,
+                stream: device.streams().stream(purpose),
                 done: 0,
             },
             IoKind::Flush => Work::Flush,
@@ -391,7 +397,7 @@ impl MemberIos {
             ));
         };
         let repeats = Repeats::of(&attached.device.info(), &io.kind);
-        let work = Work::of(io.kind, borrowed);
+        let work = Work::of(io.kind, borrowed, &attached.device);
         let call = match work {
             Work::Flush => Some(Call::Flush),
             Work::Range { .. } => Some(Call::Range),
@@ -822,6 +828,15 @@ impl Flight {
         }
         let unsupported = matches!(errno, libc::EOPNOTSUPP | libc::ENOSYS);
         match self.work {
+            Work::Write { ref mut stream, .. } if errno == libc::EINVAL && *stream > 0 => {
+                // The drive was given another configuration. It is as well written without.
+                *stream = 0;
+                if self.device.streams().forget() {
+                    let device = self.device.path().display();
+                    tracing::warn!(%device, "refuses its write streams: none is used any more");
+                }
+                return Step::Again;
+            }
             Work::Range { discard: true, .. } if unsupported => return Step::Done(Ok(())),
             Work::Range {
                 offset,
@@ -899,11 +914,13 @@ fn entry(work: &mut Work, file: File, registered: &Registered, zeros: &Slice) ->
             offset,
             data,
             fua,
+            stream,
             done,
         } => {
             let index = registered.index(&data.buf);
             let rest = &data.bytes()[*done..];
-            write_entry(fd, rest, index, *offset + *done as u64, write_flags(*fua))
+            let how = (write_flags(*fua), *stream);
+            write_entry(fd, rest, index, *offset + *done as u64, how)
         }
         Work::Flush => opcode::Fsync::new(fd)
             .flags(types::FsyncFlags::DATASYNC)
@@ -916,7 +933,7 @@ fn entry(work: &mut Work, file: File, registered: &Registered, zeros: &Slice) ->
             .build(),
         Work::Zeros { offset, len, done } => {
             let part = (*len - *done).min(zeros.len as u64) as usize;
-            write_entry(fd, &zeros.bytes()[..part], None, *offset + *done, 0)
+            write_entry(fd, &zeros.bytes()[..part], None, *offset + *done, (0, 0))
         }
     };
     file.mark(built)
@@ -926,22 +943,25 @@ fn write_flags(fua: bool) -> i32 {
     if fua { libc::RWF_DSYNC } else { 0 }
 }
 
+/// `how`: its flags, and its write stream.
 fn write_entry(
     fd: types::Fd,
     bytes: &[u8],
     index: Option<u16>,
     at: u64,
-    flags: i32,
+    (flags, stream): (i32, u8),
 ) -> squeue::Entry {
     let (base, count) = (bytes.as_ptr(), transfer(bytes.len()));
     match index {
         Some(index) => opcode::WriteFixed::new(fd, base, count, index)
             .offset(at)
             .rw_flags(flags)
+            .write_stream(stream)
             .build(),
         None => opcode::Write::new(fd, base, count)
             .offset(at)
             .rw_flags(flags)
+            .write_stream(stream)
             .build(),
     }
 }

@@ -19,7 +19,7 @@ use strake_engine::buffers::Pool;
 #[path = "../../tests/common/mod.rs"]
 mod common;
 
-const ID: DeviceId = DeviceId(7);
+pub(super) const ID: DeviceId = DeviceId(7);
 
 /// A member of which the first answers of the kernel to each thread are replaced by an error.
 struct Faulty {
@@ -673,4 +673,27 @@ fn an_io_of_an_array_is_given_up_when_the_array_says_so_and_not_before() {
     assert_eq!(over[0].1.result, Err(IoError::TimedOut));
     let (place, result) = bench.reap();
     assert!(bench.finish(place, result).is_empty(), "answered once");
+}
+
+#[test]
+fn the_kernel_is_told_the_stream_of_each_write() {
+    /// Where `struct io_uring_sqe` has it.
+    const AT: usize = 44;
+    let told = |work: &mut Work| {
+        let zeros = Slice::new(Buf::zeroed(4096), 0, 4096);
+        let entry = entry(work, File::Plain(0), &Registered::default(), &zeros);
+        let entry: *const squeue::Entry = &raw const entry;
+        // SAFETY: an entry is a submission entry of the kernel, 64 bytes.
+        unsafe { entry.cast::<u8>().add(AT).read() }
+    };
+    let mut write = Work::Write {
+        offset: 0,
+        data: Slice::new(Buf::zeroed(4096), 0, 4096),
+        fua: true,
+        stream: 3,
+        done: 0,
+    };
+    assert_eq!(told(&mut write), 3);
+    let (offset, len, done) = (0, 4096, 0);
+    assert_eq!(told(&mut Work::Zeros { offset, len, done }), 0);
 }

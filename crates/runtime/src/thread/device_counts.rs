@@ -108,6 +108,7 @@ fn bump(counter: &AtomicU64, by: u64) {
 #[cfg(test)]
 mod tests {
     use strake_engine::buffers::{Buf, Slice};
+    use strake_engine::event::WritePurpose;
     use strake_engine::units::IoId;
 
     use super::*;

@@ -671,6 +671,21 @@ impl Draft {
         devices.for_each(|device| device.bytes += MORE);
         self
     }
+    /// With members that write in units of so many bytes, a log with room for batches of them, and
+    /// so much data on each.
+    pub fn units(mut self, unit: u32, member_bytes: u64) -> Draft {
+        let plan = &mut self.0;
+        plan.strip = 4 * unit;
+        plan.budget_bytes = 400 * plan.strip as usize;
+        plan.tiny.region_bytes = u64::from(plan.strip) * 16;
+        plan.tiny.align_bytes = u64::from(unit);
+        plan.tiny.log_bytes = 4 << 20;
+        let bytes = plan.tiny.log_bytes + member_bytes + (512 << 10);
+        for device in &mut plan.devices {
+            (device.bytes, device.granularity) = (bytes, unit);
+        }
+        self
+    }
     /// With the smallest log, of one shard.
     pub fn small_log(mut self) -> Draft {
         (self.0.tiny.log_bytes, self.0.tiny.log_shards, self.0.shards) = (8192, 1, 1);

@@ -74,16 +74,18 @@ impl World {
     }
 
     /// What a write is said to be agrees with where it lies on its member.
-    fn check_purpose(&mut self, drive: usize, owner: Owner, kind: &IoKind) -> Result<(), String> {
-        let &IoKind::Write {
-            offset, purpose, ..
-        } = kind
-        else {
+    fn check_purpose(&mut self, index: usize, owner: Owner, kind: &IoKind) -> Result<(), String> {
+        let &IoKind::Write { purpose, .. } = kind else {
             return Ok(());
         };
+        let (offset, len) = drive::written(kind).expect("a write");
+        let ssd = &self.drives[index].ssd;
+        let unit = u64::from(ssd.granularity).max(4096);
+        let touched = (offset + len).div_ceil(unit) - offset / unit;
+        *self.units.entry(purpose).or_default() += touched;
         let layout = self.superblock.layout;
         let log = layout.log_offset..layout.log_offset + layout.log_bytes;
-        let last = Layout::superblock_offsets(self.drives[drive].ssd.len())[1];
+        let last = Layout::superblock_offsets(ssd.len())[1];
         let fits = match purpose {
             WritePurpose::Metadata => offset < layout.log_offset || offset >= layout.data_offset,
             WritePurpose::Log => log.contains(&offset),
@@ -107,13 +109,13 @@ impl World {
         let looks = self.looks();
         let moves = owner == Owner::Array && geometry.old_shape.is_some();
         if purpose == WritePurpose::Rebuild {
-            let in_sync = looks.iter().any(|look| look.in_sync == Some(drive));
+            let in_sync = looks.iter().any(|look| look.in_sync == Some(index));
             return match in_sync && !moves {
                 true => Err("nothing is rebuilt there, and nothing moves".to_owned()),
                 false => Ok(()),
             };
         }
-        let serves = |look: &Look| look.in_sync == Some(drive) || look.incoming == Some(drive);
+        let serves = |look: &Look| look.in_sync == Some(index) || look.incoming == Some(index);
         let Some(slot) = looks.iter().position(serves) else {
             // It has just gone.
             return Ok(());
@@ -128,6 +130,12 @@ impl World {
             true => Ok(()),
             false => Err(format!("{purpose:?} in column {column} of {stripe}")),
         }
+    }
+
+    /// Units that writes of this purpose have touched: of the drive's write granularity, or blocks
+    /// of 4 KiB.
+    pub fn units(&self, purpose: WritePurpose) -> u64 {
+        self.units.get(&purpose).copied().unwrap_or(0)
     }
 
     /// Puts the end of an I/O on the queue.

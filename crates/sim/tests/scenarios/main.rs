@@ -11,7 +11,7 @@
 //! `idle` about regions that are not written for a while, `pace` about background work beside a
 //! load, `numbers` about counters that end, `undecided` about strips that are built from others
 //! that do not agree, `past` about members of another past, `visits` about reads of other shards'
-//! stripes.
+//! stripes, `wear` about what the log costs drives that write in large units.
 
 mod back;
 mod beyond;
@@ -45,6 +45,7 @@ mod strips;
 mod trim;
 mod undecided;
 mod visits;
+mod wear;
 
 use strake_engine::StartError;
 use strake_engine::event::{ArrayState, Command, CommandError, IoKind, JobKind};

@@ -14,6 +14,7 @@ pub(super) fn check(seats: &[Seat]) -> Vec<FindingJson> {
         found.extend(seat.traits.links.iter().filter_map(|one| link(seat, one)));
         found.extend(cache(seat));
         found.extend(unit(seat));
+        found.extend(placement(seat));
         if seat.traits.discards == Some(false) {
             let what = "it takes no discards: what is trimmed on the array is not freed on it";
             let cure = "replace it with a drive that takes them, or count on its write \
@@ -127,6 +128,42 @@ fn unit(seat: &Seat) -> Option<FindingJson> {
     ))
 }
 
+/// What of an array's writes its placement handles keep apart.
+fn placement(seat: &Seat) -> Option<FindingJson> {
+    let handles = seat.traits.placement_handles?;
+    let (apart, cure) = match (seat.traits.is_partition, handles) {
+        (_, 0) => return None,
+        (true, _) => (
+            "none is used, because the kernel offers none for a partition",
+            "make the whole drive a member (strake replace)",
+        ),
+        (false, 1) => (
+            "nothing is kept apart",
+            "make its namespace anew, with 4 placement handles",
+        ),
+        (false, 2) => (
+            "what a rebuild writes is kept apart from all else",
+            "for the log and parity, too, make its namespace anew, with 4 placement handles",
+        ),
+        (false, 3) => (
+            "what a rebuild writes and the log are kept apart from data and parity",
+            "for parity, too, make its namespace anew, with 4 placement handles",
+        ),
+        (false, _) => (
+            "data, parity, the log and what a rebuild writes are kept apart",
+            "nothing is to be done",
+        ),
+    };
+    let what = format!("placement handles: {handles}; {apart}");
+    Some(about(
+        seat,
+        "placement-handles",
+        Severity::Info,
+        what,
+        cure.to_owned(),
+    ))
+}
+
 /// A finding about an array.
 fn of_array(
     array: &str,
@@ -230,6 +267,8 @@ mod tests {
             has_volatile_cache: Some(false),
             granularity_bytes: Some(16384),
             discards: Some(true),
+            placement_handles: Some(0),
+            is_partition: false,
         }
     }
 
@@ -278,6 +317,10 @@ mod tests {
             checks(|t| t.granularity_bytes = Some(1 << 17)),
             one("indirection-unit", Warning)
         );
+        for handles in [1, 2, 3, 4, 8] {
+            let has = |t: &mut Traits| t.placement_handles = Some(handles);
+            assert_eq!(checks(has), one("placement-handles", Info));
+        }
         let back = |t: &mut Traits| t.write_cache = Some("write back".to_owned());
         assert_eq!(checks(back), one("volatile-cache", Info));
         assert_eq!(
@@ -286,6 +329,31 @@ mod tests {
         );
         // What is not known is no finding.
         assert_eq!(checks(|t| *t = Traits::default()), []);
+    }
+
+    #[test]
+    fn placement_handles_are_told_with_what_they_keep_apart() {
+        for (handles, is_partition, apart) in [
+            (1, false, "1; nothing is kept apart"),
+            (2, false, "2; what a rebuild writes is kept apart"),
+            (
+                4,
+                false,
+                "4; data, parity, the log and what a rebuild writes",
+            ),
+            (8, true, "8; none is used"),
+        ] {
+            let placed = Traits {
+                placement_handles: Some(handles),
+                is_partition,
+                ..good()
+            };
+            let found = check(&[seat(1, placed)]).remove(0).found;
+            assert!(
+                found.contains(&format!("placement handles: {apart}")),
+                "{found}"
+            );
+        }
     }
 
     #[test]

@@ -29,6 +29,11 @@ pub(crate) struct Traits {
     /// Its unit of writes (`minimum_io_size`), which is the indirection unit where the drive tells.
     pub(crate) granularity_bytes: Option<u64>,
     pub(crate) discards: Option<bool>,
+    /// Placement handles (NVMe FDP) of its namespace that the kernel offers; `None` for an older
+    /// kernel.
+    pub(crate) placement_handles: Option<u64>,
+    /// It is a part of the drive.
+    pub(crate) is_partition: bool,
 }
 
 /// A PCIe link: what it runs at, what the drive can do, and what the other end can do.
@@ -86,7 +91,8 @@ pub(crate) fn in_sys(sys: &Path, id: Identity) -> Option<Traits> {
     };
     let link = sys.join("dev/block").join(sysfs::dev_text(rdev));
     let mut folder = fs::canonicalize(link).ok()?;
-    if folder.join("partition").exists() {
+    let is_partition = folder.join("partition").exists();
+    if is_partition {
         folder.pop();
     }
     let queue = folder.join("queue");
@@ -107,6 +113,8 @@ pub(crate) fn in_sys(sys: &Path, id: Identity) -> Option<Traits> {
         has_volatile_cache: None,
         granularity_bytes: number(&queue.join("minimum_io_size")),
         discards: discard_max.map(|most| most > 0),
+        placement_handles: number(&queue.join("max_write_streams")),
+        is_partition,
     })
 }
 
@@ -195,6 +203,7 @@ mod tests {
             ("write_cache", "write through\n"),
             ("minimum_io_size", "16384\n"),
             ("discard_max_bytes", "0\n"),
+            ("max_write_streams", "8\n"),
         ] {
             write(format!("{block}/queue/{file}"), text);
         }
@@ -220,6 +229,8 @@ mod tests {
                 assert_eq!(traits.firmware.as_deref(), Some("5CV10302"));
                 assert_eq!(traits.numa_node, Some(1), "multipath {multipath}");
                 assert_eq!(traits.granularity_bytes, Some(16384));
+                assert_eq!(traits.placement_handles, Some(8));
+                assert_eq!(traits.is_partition, minor == 1);
                 assert_eq!(traits.write_cache.as_deref(), Some("write through"));
                 assert_eq!(
                     (traits.discards, traits.has_volatile_cache),
