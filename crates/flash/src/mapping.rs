@@ -66,7 +66,7 @@ pub(crate) struct Mapping {
     /// Place → unit.
     unit: Vec<u32>,
     valid: Vec<u32>,
-    /// Whose handle filled the block.
+    /// The handle that filled the block.
     owner: Vec<u8>,
     closed: Vec<bool>,
     lists: Lists,

@@ -2,7 +2,8 @@
 //!
 //! `seq-write:1M:38` is 38 sequential writers of 1 MiB requests, one request in flight each, and
 //! `seq-write:1M:16x64` are 16 of them with 64 in flight each; `rand-read:4K:90` keeps 90 random
-//! reads of 4 KiB in flight; `rand-mixed70:4K:64` reads 70 of 100 requests. A fourth part limits what is asked for, in bytes a second: `seq-read:1M:90:44GB`.
+//! reads of 4 KiB in flight; `rand-mixed70:4K:64` reads 70 of 100 requests. A fourth part limits
+//! what is asked for, in bytes a second: `seq-read:1M:90:44GB`.
 
 use std::fmt;
 use std::str::FromStr;

@@ -22,11 +22,19 @@ impl Rigs for Simulated {
         false
     }
 
-    fn rig(&mut self, study: &Study, case: &Case, _: &[&Step]) -> Result<Box<dyn Rig + '_>, RigError> {
-        let drive = self.catalogue.find(&study.drive).map_err(|error| RigError {
-            step: "the modelled drives".to_owned(),
-            cause: error.to_string(),
-        })?;
+    fn rig(
+        &mut self,
+        study: &Study,
+        case: &Case,
+        _: &[&Step],
+    ) -> Result<Box<dyn Rig + '_>, RigError> {
+        let drive = self
+            .catalogue
+            .find(&study.drive)
+            .map_err(|error| RigError {
+                step: "the modelled drives".to_owned(),
+                cause: error.to_string(),
+            })?;
         let shape = &case.shape;
         let mut settings = Settings::default();
         if let Some(priority) = shape.rebuild_priority {
@@ -43,6 +51,7 @@ impl Rigs for Simulated {
         Ok(Box::new(SimulatedRig {
             counted: vec![Wear::default(); shape.drives],
             zeroed: shape.zeroed,
+            at_random: false,
             notes: Vec::new(),
             lab,
         }))
@@ -59,6 +68,8 @@ fn failed(step: &str) -> impl Fn(LabError) -> RigError {
 struct SimulatedRig {
     lab: Lab,
     zeroed: bool,
+    /// The drives were written at random before the array was made.
+    at_random: bool,
     /// What drives had counted that are not in their slots any more.
     counted: Vec<Wear>,
     notes: Vec<String>,
@@ -89,6 +100,17 @@ fn job(job: strake_lab::Job) -> Job {
 }
 
 impl SimulatedRig {
+    /// A load on drives is one on each: the lab takes one for all of them.
+    fn of_all(&self, load: &Load) -> Load {
+        let drives = self.counted.len() as u32;
+        Load {
+            depth: load.depth * drives,
+            jobs: load.jobs * drives,
+            limit: load.limit.map(|limit| limit * f64::from(drives)),
+            ..*load
+        }
+    }
+
     fn wear_now(&self) -> Vec<Wear> {
         let of = |(counted, now): (&Wear, &strake_flash::Counters)| Wear {
             host_read: sum(counted.host_read, now.host_read as f64),
@@ -108,12 +130,16 @@ impl Rig for SimulatedRig {
         let seconds = self.lab.created_after();
         if self.zeroed {
             self.lab.fill(1.0).map_err(failed("create"))?;
+            if self.at_random {
+                self.lab.condition_at_random(1.0);
+            }
             let note = "all of the modelled array was written once, in place of zeroing it";
             self.notes.push(note.to_owned());
         }
         let scale = self.lab.scale();
         self.notes.push(format!(
-            "modelled drives have 1/{scale:.0} of the capacity; times of jobs are scaled to all of it"
+            "modelled drives have 1/{scale:.0} of the capacity; times of jobs are scaled to all of \
+             it"
         ));
         Ok(seconds)
     }
@@ -124,16 +150,21 @@ impl Rig for SimulatedRig {
         loads: &[Load],
         until: Until,
     ) -> Result<Vec<Reached>, RigError> {
-        let target = match target {
-            Target::Array => strake_lab::Target::Array,
-            Target::Drives => strake_lab::Target::Drives,
+        let (target, loads) = match target {
+            Target::Array => (strake_lab::Target::Array, loads.to_vec()),
+            Target::Drives => {
+                let random = |load: &Load| !load.sequential && load.read_percent < 100;
+                self.at_random |= loads.iter().any(random);
+                let all = loads.iter().map(|load| self.of_all(load)).collect();
+                (strake_lab::Target::Drives, all)
+            }
         };
         let until = match until {
             Until::Time { ramp, run } => strake_lab::Until::Time { ramp, run },
             Until::Passes(passes) => strake_lab::Until::Passes(passes),
             Until::Steady { passes } => strake_lab::Until::Steady { passes },
         };
-        let all = self.lab.run(target, loads, until);
+        let all = self.lab.run(target, &loads, until);
         all.map(reached).map_err(failed("load"))
     }
 

@@ -419,7 +419,9 @@ slot = 1
     let mut rigs = Simulated {
         catalogue: catalogue::builtin(),
     };
-    running.go_on(&mut rigs, &mut Seen::default()).expect("all steps");
+    running
+        .go_on(&mut rigs, &mut Seen::default())
+        .expect("all steps");
     let rebuild = running.results().step("a", "rebuild").expect("done");
     let waf = rebuild.figures[&Figure::WafSlot];
     assert!((0.99..1.1).contains(&waf), "{rebuild:?}");

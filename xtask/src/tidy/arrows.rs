@@ -88,7 +88,12 @@ const TABLE: [Arrows; 13] = [
     },
     Arrows {
         of: "strake-study",
-        normal: &["strake-format", "strake-foresight", "strake-lab"],
+        normal: &[
+            "strake-format",
+            "strake-flash",
+            "strake-foresight",
+            "strake-lab",
+        ],
         tests: &[],
     },
     Arrows {

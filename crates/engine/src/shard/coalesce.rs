@@ -97,7 +97,7 @@ pub(crate) struct Streams {
     flows: Set,
     /// Those that went on since the hand passed them.
     went_on: Set,
-    /// The next front whose place a new one takes, if it did not go on meanwhile.
+    /// The next front that a new one replaces, if it did not go on meanwhile.
     hand: u32,
     clock: u64,
     /// The write that is being split belongs to a stream.

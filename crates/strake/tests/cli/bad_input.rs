@@ -981,13 +981,10 @@ fn arguments_that_are_no_text_are_refused_in_one_line() {
     let run = rig.run_command(rig.command().args(["--json", "show"]).arg(name));
     run.refused(2, "usage");
     let path = rig.folder.path().join(OsStr::from_bytes(b"b\xff"));
-    File::create(&path)
-        .expect("made")
-        .set_len(64 << 20)
-        .expect("sparse");
-    let mut create = rig.command();
-    create.args(["--json", "create", "a", "--level", "1"]);
-    let run = rig.run_command(create.arg(&devices[0]).arg(&path));
+    let made = File::create(&path).and_then(|file| file.set_len(64 << 20));
+    made.expect("a sparse file");
+    let create = ["--json", "create", "a", "--level", "1"];
+    let run = rig.run_command(rig.command().args(create).arg(&devices[0]).arg(&path));
     run.refused(2, "usage");
 }
 

@@ -218,7 +218,7 @@ struct RealRig<'a> {
     sizes: Vec<u64>,
     fio: PathBuf,
     raw: PathBuf,
-    /// Slots whose member a step took out.
+    /// Slots of members that a step took out.
     out: BTreeSet<usize>,
     /// Files of this step begin so.
     step: String,
