@@ -120,6 +120,7 @@ fn steps(quick: bool) -> Vec<Step> {
         let name = format!("{} bench smoke", bench.name);
         steps.push(step(name, move || test::bench_smoke(bench)));
     }
+    steps.push(step("studies", crate::studies::step));
     steps.push(step("demos", || test::demos(&LEVELS)));
     steps.push(step("console", crate::console::step));
     steps.push(step("fuzz smoke", test::fuzz_smoke));

@@ -3,8 +3,8 @@
 //! `ci` and `test` are the whole proof, `tidy` the rules a compiler cannot hold, `sim`, `torture`
 //! and `bench` thin doors to the crates that do the work, `mutants` looks for code that no test of
 //! the simulator would miss, `console` builds the web page, `package` makes what is installed,
-//! `golden` rewrites the frozen images on purpose, and `vm` boots a real kernel with emulated
-//! drives.
+//! `golden` rewrites the frozen images on purpose, `studies` runs the published studies on modelled
+//! drives, and `vm` boots a real kernel with emulated ones.
 //!
 //! **Architecture Invariant:** xtask depends on no crate of the product. It sees what a user sees:
 //! the `strake` binary, cargo's output, files. A change of an internal type can never break it.
@@ -19,6 +19,7 @@ mod mutants;
 mod need;
 mod outcome;
 mod package;
+mod studies;
 mod test;
 mod tidy;
 mod vm;
@@ -77,6 +78,8 @@ enum Command {
     Console(console::Options),
     /// Make a .deb and an .rpm of the release build
     Package(package::Options),
+    /// Run the published studies on modelled drives, and compare with the documentation
+    Studies(studies::Options),
     /// Boot a real kernel with emulated NVMe drives; `vm test` runs the scenarios there
     Vm(vm::Options),
 }
@@ -103,6 +106,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Golden(options) => golden::run(&options),
         Command::Console(options) => console::run(&options),
         Command::Package(options) => package::run(&options),
+        Command::Studies(options) => studies::run(&options),
         Command::Vm(options) => vm::run(&options),
     }
 }

@@ -535,9 +535,8 @@ impl Lab {
                 true => DriveOp::Read,
                 false => DriveOp::Write { handle: 0 },
             };
-            let end = self.members[device]
-                .drive
-                .submit(self.now, op, offset, bytes);
+            let at = self.machines.way.reaches(self.now);
+            let end = self.members[device].drive.submit(at, op, offset, bytes);
             self.queue.at(end, Event::Raw(id));
             return Ok(());
         }

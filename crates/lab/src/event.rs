@@ -14,6 +14,29 @@ pub(crate) enum Owner {
     Shard(u16),
 }
 
+/// The machine's way to its drives, where it carries so many I/Os a second and no more.
+#[derive(Default)]
+pub(crate) struct Way {
+    /// Nanoseconds of one I/O.
+    pub(crate) each: f64,
+    free: f64,
+}
+
+impl Way {
+    pub(crate) fn of(iops: Option<f64>) -> Way {
+        Way {
+            each: iops.map_or(0.0, |iops| 1e9 / iops),
+            free: 0.0,
+        }
+    }
+
+    /// When an I/O that is sent now reaches its drive.
+    pub(crate) fn reaches(&mut self, now: u64) -> u64 {
+        self.free = self.free.max(now as f64) + self.each;
+        (self.free as u64).max(now)
+    }
+}
+
 /// Something that happens.
 pub(crate) enum Event {
     /// A member's I/O ends.

@@ -14,7 +14,7 @@ use strake_format::{
 };
 
 use crate::bench::LabError;
-use crate::event::{self, Owner, Queue};
+use crate::event::{self, Owner, Queue, Way};
 use crate::member::Member;
 use crate::setup::Setup;
 
@@ -39,6 +39,8 @@ pub(crate) struct Machines {
     touched: Vec<bool>,
     array_touched: bool,
     started: bool,
+    /// The way to the drives.
+    pub(crate) way: Way,
     /// Something happened that changes the state of the array.
     pub(crate) news: bool,
     pub(crate) layout: strake_format::Layout,
@@ -153,6 +155,7 @@ impl Machines {
             touched: vec![true; shards.len()],
             array_touched: true,
             started: false,
+            way: Way::of(setup.host.device_iops),
             news: true,
             layout,
             shards,
@@ -265,7 +268,10 @@ impl Machines {
         while let Some(output) = self.shards[shard].poll() {
             any = true;
             match output {
-                ShardOutput::Io(io) => send(now, Owner::Shard(shard as u16), io, members, queue),
+                ShardOutput::Io(io) => {
+                    let at = self.way.reaches(now);
+                    send(at, Owner::Shard(shard as u16), io, members, queue);
+                }
                 ShardOutput::Reply(reply) => replies.extend(self.router.join(reply)),
                 ShardOutput::Message(message) => {
                     self.array_touched = true;
@@ -301,7 +307,10 @@ impl Machines {
         while let Some(output) = self.array.poll() {
             any = true;
             match output {
-                ArrayOutput::Io(io) => send(now, Owner::Array, io, members, queue),
+                ArrayOutput::Io(io) => {
+                    let at = self.way.reaches(now);
+                    send(at, Owner::Array, io, members, queue);
+                }
                 ArrayOutput::Reply(reply) => replies.extend(self.router.join(reply)),
                 ArrayOutput::Message(ShardNo(shard), message) => {
                     self.touched[usize::from(shard)] = true;
@@ -346,7 +355,7 @@ impl Machines {
     }
 }
 
-/// Gives an I/O to its member.
+/// Gives an I/O to its member, which it reaches at that time.
 fn send(now: u64, owner: Owner, io: MemberIo, members: &mut [Member], queue: &mut Queue) {
     let device = io.device;
     let (end, completion) = members[device.0 as usize].io(now, io);

@@ -28,6 +28,8 @@ pub struct Host {
     pub write_ns: f64,
     /// CPU time for each byte, nanoseconds.
     pub byte_ns: f64,
+    /// I/Os of drives that the machine carries a second, whatever its cores; none is no limit.
+    pub device_iops: Option<f64>,
 }
 
 impl Host {
@@ -38,6 +40,7 @@ impl Host {
             read_ns: 0.0,
             write_ns: 0.0,
             byte_ns: 0.0,
+            device_iops: None,
         }
     }
 }

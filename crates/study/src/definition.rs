@@ -50,6 +50,9 @@ pub struct Study {
     pub about: String,
     /// Name of the drive in the catalogue.
     pub drive: String,
+    /// I/Os of drives that the machine of the study carried a second, where the published figures
+    /// show such a limit: that of the modelled machine.
+    pub device_iops: Option<f64>,
     /// In order.
     pub cases: Vec<Case>,
     /// The file as it was read.
@@ -336,6 +339,7 @@ struct StudyFile {
     #[serde(default)]
     about: String,
     drive: String,
+    device_iops: Option<Spanned<f64>>,
     #[serde(default)]
     case: Vec<Spanned<CaseFile>>,
 }
@@ -515,7 +519,15 @@ fn study(read: StudyFile, text: &str) -> Result<Study, Wrong> {
     if cases.is_empty() {
         return wrong(&name_at, "the study has no [[case]]");
     }
+    let device_iops = read.device_iops.map(|iops| {
+        let (at, iops) = (iops.span(), iops.into_inner());
+        match (1.0..1e12).contains(&iops) {
+            true => Ok(iops),
+            false => wrong(&at, format!("{iops} is not a number of I/Os a second")),
+        }
+    });
     Ok(Study {
+        device_iops: device_iops.transpose()?,
         name: plain(read.name)?,
         title: read.title,
         source: read.source,

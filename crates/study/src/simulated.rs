@@ -5,7 +5,7 @@
 use strake_foresight::catalogue::Catalogue;
 use strake_foresight::load::Load;
 use strake_format::Settings;
-use strake_lab::{Lab, LabError, Setup};
+use strake_lab::{Host, Lab, LabError, Setup};
 
 use crate::definition::{Case, Step, Study};
 use crate::rig::{Job, Reached, Rig, RigError, Target, Until, Wear};
@@ -40,7 +40,12 @@ impl Rigs for Simulated {
         if let Some(priority) = shape.rebuild_priority {
             settings.rebuild_priority = priority;
         }
+        let host = Host {
+            device_iops: study.device_iops,
+            ..Host::unlimited()
+        };
         let setup = Setup {
+            host,
             group_size: shape.group_size,
             strip: shape.strip.map(|bytes| bytes as u32),
             write_hole: shape.write_hole,

@@ -347,7 +347,7 @@ fn short(value: f64) -> String {
     let size = value.abs();
     let (scaled, prefix) = match size {
         0.0 => return "0".to_owned(),
-        s if s >= 1e15 || s < 1e-3 => return format!("{value:.0e}"),
+        s if !(1e-3..1e15).contains(&s) => return format!("{value:.0e}"),
         s if s >= 1e12 => (value / 1e12, " T"),
         s if s >= 1e9 => (value / 1e9, " G"),
         s if s >= 1e6 => (value / 1e6, " M"),

@@ -192,7 +192,7 @@ pub fn best(asked: &Asked, goal: Goal, least: &AtLeast) -> Result<Found, NoShape
     fit.retain(|(_, p)| bounds.iter().all(|b| b.reached(p)));
     fit.sort_by(|(_, a), (_, b)| better(goal, a, b));
     let mut fit = fit.into_iter();
-    let (shape, winner) = fit.next().ok_or_else(|| NoShape {
+    let (shape, winner) = fit.next().ok_or(NoShape {
         members: asked.shape.members,
         most,
     })?;

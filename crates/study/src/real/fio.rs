@@ -191,7 +191,12 @@ mod tests {
     fn streams_share_the_place_and_deep_loads_have_more_jobs() {
         let place = Place::Path("/dev/disk/by-path/pci-0:1".into(), 1 << 30);
         let (second, none) = (Length::Time(Duration::from_secs(1)), FioOptions::new());
-        let text = jobs(&[place.clone()], &[load("seq-write:1M:4")], second, &none);
+        let text = jobs(
+            std::slice::from_ref(&place),
+            &[load("seq-write:1M:4")],
+            second,
+            &none,
+        );
         has(
             &text,
             &[
@@ -205,7 +210,7 @@ mod tests {
             ],
         );
         let deep = jobs(
-            &[place.clone()],
+            std::slice::from_ref(&place),
             &[load("rand-mixed70:4K:192")],
             second,
             &none,
