@@ -98,7 +98,8 @@ fn measure() -> Result<Vec<Row>> {
 fn read(study: &str, row: &Value) -> Result<Row> {
     let text = |key: &str| row[key].as_str().unwrap_or_default();
     let number = |key: &str| row[key].as_f64();
-    let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.4e}"));
+    let none = || "–".to_owned();
+    let shown = |value: Option<f64>| value.map_or_else(none, |value| format!("{value:.4e}"));
     let name = format!("{study} | {} | {}", text("case"), text("name"));
     let deviation = number("deviation");
     let mut line = format!("| {name} | {} |", text("kind"));
@@ -124,11 +125,12 @@ fn page(rows: &[Row]) -> String {
     let mut text = String::from(
         "<!-- Written by: cargo xtask studies --write -->\n\n\
          # The published studies on modelled drives\n\n\
-         `strake study run all --simulated` runs Strake's engine on modelled drives, in virtual\n\
-         time, and puts its figures beside the published ones. P: predicted from published inputs.\n\
-         F: a parameter was fitted. I: both follow from the same numbers. Times are seconds, rates\n\
-         bytes or requests a second, latencies microseconds. [How to](../how-to/study.md) has the\n\
-         command, [published figures beside formulas](acceptance.md) the same without the engine.\n\n\
+         `strake study run all --simulated` runs the engine on modelled drives, in virtual time,\n\
+         and puts its figures beside the published ones. P: predicted from published inputs. F: a\n\
+         parameter was fitted. I: both follow from the same numbers. Times are seconds, rates are\n\
+         bytes or requests a second, latencies are microseconds.\n\
+         [How to](../how-to/study.md) has the command, and\n\
+         [published figures by formula](acceptance.md) the same without the engine.\n\n\
          | Study | Case | Figure | Kind | Published | Ours | Off | Why |\n\
          |---|---|---|---|---|---|---|---|\n",
     );

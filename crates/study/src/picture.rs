@@ -7,7 +7,7 @@ use crate::result::Results;
 use crate::table::{self, Row};
 
 /// Groups of bars in one picture, at most: more are not told apart.
-const GROUPS_MAX: usize = 8;
+const GROUPS_MAX: usize = 4;
 
 /// A picture: the name of its file, and what is in it.
 #[derive(Clone, Debug, PartialEq)]
