@@ -51,9 +51,12 @@ pub(crate) struct Row {
     requests_per_s: f64,
     bytes_per_s: f64,
     cpu_us_per_request: f64,
+    /// As many requests as a core carries in a second of its time, the kernel's work included.
+    requests_per_core_s: f64,
     p50_us: f64,
     p99_us: f64,
     p999_us: f64,
+    p9999_us: f64,
     ceiling_requests_per_s: Option<f64>,
     of_ceiling: Option<f64>,
     /// CPU time of that least member I/O, raw, as a share of the CPU time of the request.
@@ -150,9 +153,11 @@ impl Series {
             requests_per_s,
             bytes_per_s: requests_per_s * load.bytes as f64,
             cpu_us_per_request: median(self.samples.iter().map(|s| s.cpu_ns / 1e3)),
+            requests_per_core_s: median(self.samples.iter().map(|s| 1e9 / s.cpu_ns)),
             p50_us: us(0.5),
             p99_us: us(0.99),
             p999_us: us(0.999),
+            p9999_us: us(0.9999),
             ceiling_requests_per_s: with_ceiling.then(|| median(ceilings)),
             of_ceiling: with_ceiling.then(|| median(rates)),
             cpu_needed: with_ceiling.then(|| median(cpu)),
@@ -203,7 +208,7 @@ impl Report {
         );
         println!(
             "\n{:<11} {:<14} {:<21} {:<7} {:>4} {:>10} \
-             {:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>7} {:>6} {:>6} {:>7}",
+             {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>7} {:>6} {:>6} {:>7}",
             "subject",
             "state",
             "load",
@@ -211,9 +216,11 @@ impl Report {
             "qd",
             "IOPS|MB/s",
             "cpu µs",
+            "IOPS/core",
             "p50 µs",
             "p99 µs",
             "p99.9",
+            "p99.99",
             "ceiling",
             "of it",
             "cpu",
@@ -284,7 +291,7 @@ impl Row {
         };
         println!(
             "{:<11} {:<14} {:<21} {:<7} {:>4} {:>10.0} \
-             {:>8.2} {:>8.1} {:>8.1} {:>8.1} {:>9} {:>7} {:>7} {:>6} {:>6} {:>7}",
+             {:>8.2} {:>9.0} {:>8.1} {:>8.1} {:>8.1} {:>8.1} {:>9} {:>7} {:>7} {:>6} {:>6} {:>7}",
             self.subject,
             self.state,
             self.load,
@@ -292,9 +299,11 @@ impl Row {
             self.depth,
             unit(self.requests_per_s),
             self.cpu_us_per_request,
+            self.requests_per_core_s,
             self.p50_us,
             self.p99_us,
             self.p999_us,
+            self.p9999_us,
             maybe(self.ceiling_requests_per_s.map(unit), 0),
             percent(self.of_ceiling),
             percent(self.cpu_needed),
