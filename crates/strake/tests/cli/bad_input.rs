@@ -704,6 +704,8 @@ const ROWS: &[(&str, i32, &str)] = &[
     ("iostat nope", 2, "usage"),
     ("status extra", 3, "array-not-found"),
     ("top extra", 2, "usage"),
+    ("plan --drive nope --level 5", 3, "drive-unknown"),
+    ("plan --level 5", 2, "usage"),
     ("study list extra", 2, "usage"),
     ("study show nope", 3, "study-not-found"),
     ("study show $none.toml", 3, "file-not-found"),
@@ -896,77 +898,6 @@ fn cures_name_what_helps() {
     let cure = said["cure"].as_str().expect("a cure");
     assert!(cure.contains("add NAME DEV"), "{said}");
     assert!(!cure.contains("no redundancy"), "{said}");
-}
-
-/// Shapes that cannot be, unknown drives, figures that make no sense, files that are none.
-#[test]
-fn plans_of_what_cannot_be_are_refused() {
-    let rig = Rig::new();
-    let five = "--level 5 --count 5";
-    let best = "--count 9 --best-for cost";
-    let refused = |more: &str, code: i32, error: &str| {
-        let words = ["plan", "--drive", "D5-P5336-61.44"];
-        let args: Vec<&str> = words.into_iter().chain(more.split(' ')).collect();
-        rig.run(&args).refused(code, error)
-    };
-    for (more, code, error) in [
-        ("--level 6 --count 3", 2, "too-few-members"),
-        ("--level 6 --count 65", 2, "too-many-members"),
-        ("--level 6+4 --count 11", 2, "too-many-members"),
-        ("--level 2 --count 5", 2, "level-unknown"),
-        ("--level 60 --count 24", 2, "group-size-invalid"),
-        (
-            "--level 60 --count 24 --group-size 7",
-            2,
-            "group-size-invalid",
-        ),
-        ("--level 5", 2, "usage"),
-        ("--count 5", 2, "usage"),
-        (
-            "--count 9 --best-for cost --at-least x=1",
-            2,
-            "figure-invalid",
-        ),
-    ] {
-        refused(more, code, error);
-    }
-    for (more, code, error) in [
-        ("--strip 3K", 2, "strip-invalid"),
-        ("--spares 17", 2, "too-many-spares"),
-        ("--load fast", 2, "load-invalid"),
-        ("--load rand-read:4K:0", 2, "load-invalid"),
-        ("--afr -1", 2, "figure-invalid"),
-        ("--afr 200%", 2, "figure-invalid"),
-        ("--uber nan", 2, "figure-invalid"),
-        ("--read 7..x", 2, "figure-invalid"),
-        ("--years 1e9", 2, "figure-invalid"),
-        ("--capacity 1TB..2TB", 2, "figure-invalid"),
-        ("--compare 6:x", 2, "usage"),
-        ("--compare 6:3", 2, "too-few-members"),
-        ("--compare 6:8@P5335", 3, "drive-unknown"),
-        ("--drive-file /nowhere", 1, "io-error"),
-        ("--html /nowhere/a", 1, "io-error"),
-        ("--at-least nines=5", 2, "usage"),
-    ] {
-        refused(&format!("{five} {more}"), code, error);
-    }
-    refused(&format!("{best} --at-least usable=9PB"), 1, "no-shape");
-    let run = rig.run(&["plan", "--drive", "D5-P5366", "--level", "5"]);
-    let run = run.refused(3, "drive-unknown");
-    assert!(run.err.contains("D5-P5336-61.44"), "{run:?}");
-    rig.run(&["plan", "--level", "5", "--count", "5"])
-        .refused(3, "drive-unknown");
-    rig.run(&["plan", "--like", "nothing"])
-        .refused(3, "array-not-found");
-    let path = rig.path("drives.toml");
-    let text = "[[drive]]\nname = \"a\"\nmedia = \"qlc\"\nspeed = 1\n";
-    fs::write(&path, text).expect("written");
-    let run = rig.run(&["plan", "--drives", "--drive-file", &path]);
-    let run = run.refused(2, "catalogue-invalid");
-    assert!(
-        run.err.contains("line 4") && run.err.contains("speed"),
-        "{run:?}"
-    );
 }
 
 /// An argument that is no UTF-8 is refused like all others, and one that names a device, too.
