@@ -705,7 +705,7 @@ const ROWS: &[(&str, i32, &str)] = &[
     ("status extra", 3, "array-not-found"),
     ("top extra", 2, "usage"),
     ("plan --drive nope --level 5", 3, "drive-unknown"),
-    ("plan --level 5", 2, "usage"),
+    ("plan --drive D5-P5336-61.44 --level 5", 2, "usage"),
     ("study list extra", 2, "usage"),
     ("study show nope", 3, "study-not-found"),
     ("study show $none.toml", 3, "file-not-found"),
