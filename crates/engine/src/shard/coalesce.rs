@@ -20,8 +20,8 @@ use crate::geometry::Geometry;
 use crate::shard::stripe_map::StripeMap;
 use crate::units::*;
 
-/// Streams that are followed at once: as many as there are bits in a [`Set`].
-const FRONTS: usize = 64;
+/// Streams that are followed at once.
+const FRONTS: usize = 8;
 /// A front's score: so much more for a write that goes on, one less for one that falls behind it,
 /// which was overtaken or belongs to no stream.
 const GOES_ON: u32 = 2;
@@ -46,8 +46,9 @@ struct Front {
     /// Byte of the array that is to come next.
     at: u64,
     score: u32,
-    /// When it was seen first, in writes; 0: never.
+    /// When it was seen first and last, in writes.
     born: u64,
+    seen: u64,
     /// Its writes that are not answered, and their bytes.
     requests: u64,
     bytes: u64,
@@ -57,18 +58,6 @@ impl Front {
     fn flows(&self) -> bool {
         self.score >= STREAM
     }
-}
-
-/// Fronts, one bit each.
-type Set = u64;
-
-/// Places of the table in which fronts are found: four for each front.
-const FOUND: usize = 4 * FRONTS;
-
-/// Where in the table the front is found that stands so many strides from the start.
-fn place(strides: u64) -> usize {
-    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
-    (strides.wrapping_mul(MIX) >> (u64::BITS - FOUND.trailing_zeros())) as usize
 }
 
 /// A write, and the front that it belongs to.
@@ -87,18 +76,9 @@ struct Waiting {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Streams {
     fronts: [Front; FRONTS],
-    /// The front that was last at a place, by what its place hashes to: one that another has taken
-    /// from here is found no more until it goes on, and then as a new one.
-    found: [u8; FOUND],
-    /// Those that are streams.
-    flows: Set,
-    /// Those that went on since the hand passed them.
-    went_on: Set,
-    /// The next front that a new one replaces, if it did not go on meanwhile.
-    hand: u32,
     clock: u64,
     /// The write that is being split belongs to a stream.
     flowing: bool,
@@ -114,67 +94,7 @@ fn band_and_stride(geometry: &Geometry, shards: u16, offset: u64) -> (u64, u64) 
     (band, u64::from(shards) * band)
 }
 
-impl Default for Streams {
-    fn default() -> Streams {
-        Streams {
-            fronts: [Front::default(); FRONTS],
-            found: [0; FOUND],
-            flows: 0,
-            went_on: 0,
-            hand: 0,
-            clock: 0,
-            flowing: false,
-            write_ns: 0,
-            waiting: Vec::new(),
-        }
-    }
-}
-
-/// The bits of a set.
-fn members(mut set: Set) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let first = set.trailing_zeros();
-        set &= set.wrapping_sub(1);
-        (first < Set::BITS).then_some(first as usize)
-    })
-}
-
 impl Streams {
-    /// The front that a write at `offset` belongs to.
-    fn front_of(&self, offset: u64, stride: u64) -> Option<usize> {
-        let here = offset / stride;
-        [here, here.wrapping_sub(1), here + 1]
-            .map(|strides| usize::from(self.found[place(strides)]))
-            .into_iter()
-            .find(|&at| {
-                let front = &self.fronts[at];
-                front.born > 0 && front.at.abs_diff(offset) <= stride
-            })
-    }
-
-    /// A front for what belongs to none, in the place of one that has not gone on for long.
-    fn new_front(&mut self) -> usize {
-        let rest = !self.went_on.rotate_right(self.hand);
-        let at = match rest {
-            0 => self.hand,
-            rest => (self.hand + rest.trailing_zeros()) % Set::BITS,
-        };
-        // Those that the hand has passed are to go on once more until it comes back.
-        let passed = (at + Set::BITS - self.hand) % Set::BITS;
-        let passed = match rest {
-            0 => Set::MAX,
-            _ => ((1 << passed) - 1 as Set).rotate_left(self.hand),
-        };
-        self.went_on &= !passed;
-        self.hand = (at + 1) % Set::BITS;
-        self.flows &= !(1 << at);
-        self.fronts[at as usize] = Front {
-            born: self.clock,
-            ..Front::default()
-        };
-        at as usize
-    }
-
     /// A write begins; `shards` own stripes in turn.
     pub(crate) fn begin(
         &mut self,
@@ -192,23 +112,29 @@ impl Streams {
             false => end,
         };
         // Requests of one stream overtake one another on the way here.
-        let at = match self.front_of(offset, stride) {
+        let near = |front: &Front| front.seen > 0 && front.at.abs_diff(offset) <= stride;
+        let at = match self.fronts.iter().position(near) {
             Some(at) => {
                 let front = &mut self.fronts[at];
                 front.score = match next > front.at {
                     true => (front.score + GOES_ON).min(SCORE_MOST),
                     false => front.score.saturating_sub(1),
                 };
-                self.went_on |= 1 << at;
                 at
             }
-            None => self.new_front(),
+            None => {
+                let by_age = |&at: &usize| self.fronts[at].seen;
+                let oldest = (0..FRONTS).min_by_key(by_age).expect("there are fronts");
+                self.fronts[oldest] = Front {
+                    born: self.clock,
+                    ..Front::default()
+                };
+                oldest
+            }
         };
         let front = &mut self.fronts[at];
-        front.at = front.at.max(next);
+        (front.at, front.seen) = (front.at.max(next), self.clock);
         (front.requests, front.bytes) = (front.requests + 1, front.bytes + len);
-        self.found[place(front.at / stride)] = at as u8;
-        self.flows = self.flows & !(1 << at) | Set::from(front.flows()) << at;
         self.flowing = front.flows();
         Flow {
             front: at,
@@ -224,13 +150,13 @@ impl Streams {
         shards: u16,
         stripe: StripeNo,
     ) -> impl Iterator<Item = &Front> {
-        // The case of every random write: there are none.
-        let range = (self.flows != 0).then(|| {
+        let mut flowing = self.fronts.iter().filter(|front| front.flows()).peekable();
+        // The case of every random write.
+        let range = flowing.peek().map(|_| {
             let bytes = geometry.band_range(stripe);
             let (_, stride) = band_and_stride(geometry, shards, bytes.start);
             bytes.start..bytes.end + stride
         });
-        let flowing = members(self.flows).map(|at| &self.fronts[at]);
         let here = move |front: &&Front| {
             (range.as_ref()).is_some_and(|range| range.start < front.at && front.at < range.end)
         };
@@ -409,46 +335,6 @@ mod tests {
         assert_eq!((near(1000), near(32)), (512, 32 * STRIPE));
         bulk.into_iter().for_each(|flow| streams.answered(flow));
         assert_eq!(streams.near(&geometry(), 1, StripeNo(32)), 0);
-    }
-
-    /// A machine with many jobs, and others that write at random.
-    #[test]
-    fn forty_streams_are_known_among_random_writes() {
-        const JOBS: u64 = 40;
-        let mut streams = Streams::default();
-        let place = |job: u64, nth: u64| (job + 1) * 1_000 * STRIPE + nth * 4096;
-        let mut random = 7u64;
-        for nth in 0..6 {
-            for job in 0..JOBS {
-                stream(&mut streams, place(job, nth), 4096, 1);
-                if job % 4 == 0 {
-                    random = random
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
-                    let anywhere = 100_000 * STRIPE + (random >> 20) % 1_000_000 * STRIPE;
-                    stream(&mut streams, anywhere, 4096, 1);
-                }
-            }
-        }
-        for job in 0..JOBS {
-            stream(&mut streams, place(job, 6), 4096, 1);
-            assert!(streams.flowing(), "job {job}");
-        }
-    }
-
-    /// Each takes the place of another that has not gone on.
-    #[test]
-    fn streams_that_end_make_room_for_others() {
-        let mut streams = Streams::default();
-        for generation in 0..20 {
-            for job in 0..60 {
-                let at = (generation * 60 + job + 1) * 1_000 * STRIPE;
-                stream(&mut streams, at, 4096, 5);
-                assert!(streams.flowing(), "{generation}, {job}");
-            }
-        }
-        let flowing = streams.fronts.iter().filter(|front| front.flows()).count();
-        assert_eq!(members(streams.flows).count(), flowing);
     }
 
     #[test]
