@@ -263,7 +263,6 @@ fn a_study_runs_on_files_and_says_what_it_found_and_what_it_could_not() {
 }
 
 #[test]
-#[ignore = "on a loaded machine the study goes on before the daemon serves its array again"]
 fn a_study_that_was_killed_goes_on_behind_what_it_measured() {
     let Some(mut stage) = stage("60s") else {
         return;

@@ -40,7 +40,8 @@ const BESIDE_MAX: Duration = Duration::from_secs(400 * 86_400);
 const LEAD: Duration = Duration::from_secs(1);
 /// How long fio may take to end.
 const END_MAX: Duration = Duration::from_secs(120);
-/// How long an array that was just made may take to be served.
+/// How long an array may take to be served: one that was just made, or of a daemon that was just
+/// started.
 const SERVED_MAX: Duration = Duration::from_secs(60);
 
 /// What kind of a device it is.
@@ -321,6 +322,24 @@ impl RealRig<'_> {
         Ok(array)
     }
 
+    /// The array, and what it is served as. A daemon that was just started is still at it.
+    fn served(&self) -> Result<(ArraySeen, String), String> {
+        let began = Instant::now();
+        loop {
+            let array = self.whole()?;
+            if let Some(device) = array.device.clone() {
+                return Ok((array, device));
+            }
+            if began.elapsed() > SERVED_MAX {
+                let name = &self.name;
+                return Err(format!(
+                    "the array {name} is not served after {SERVED_MAX:?}: strake start {name}"
+                ));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
     fn places(&self, target: Target) -> Result<Vec<Place>, String> {
         match target {
             Target::Drives => {
@@ -331,10 +350,7 @@ impl RealRig<'_> {
                     .collect())
             }
             Target::Array => {
-                let array = self.whole()?;
-                let device = array.device.ok_or_else(|| {
-                    format!("the array {0} is not served: strake start {0}", self.name)
-                })?;
+                let (array, device) = self.served()?;
                 Ok(vec![match device.starts_with("nbd") {
                     true => Place::Nbd(device, array.bytes),
                     false => Place::Path(device.into(), array.bytes),
