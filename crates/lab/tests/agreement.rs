@@ -87,7 +87,6 @@ fn shape(draw: &mut Draw) -> (Level, u8, Option<u8>) {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo test -p strake-lab --test agreement -- --ignored"]
 fn formulas_and_the_engine_agree_on_thirty_random_shapes() {
     let drives: Vec<Drive> = catalogue::builtin().drives().iter().map(settled).collect();
     let mut draw = Draw(20_261_128);
