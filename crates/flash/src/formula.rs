@@ -57,4 +57,13 @@ mod tests {
         }
         assert!(collection_waf(20.0) < 1.0001);
     }
+
+    #[test]
+    fn lambert_solves_its_equation() {
+        for x in [-0.36787, -0.35, -0.3, -0.2, -0.1, -0.01, 0.0] {
+            let w = lambert(x);
+            assert!((w * w.exp() - x).abs() < 1e-10, "{x}: {w}");
+            assert!(w >= -1.0);
+        }
+    }
 }

@@ -18,6 +18,7 @@ use crate::machine::Machines;
 use crate::member::Member;
 use crate::setup::Setup;
 use crate::source::{Chance, Source, Tally};
+use crate::steady::{WINDOW, is_steady};
 
 /// Reads of so many bytes go straight into the place of the request, as in the product.
 const IN_PLACE_MIN: u64 = 32 << 10;
@@ -25,8 +26,7 @@ const IN_PLACE_MIN: u64 = 32 << 10;
 const PATIENCE_NS: u64 = 3_600_000_000_000;
 /// The largest request of a fill.
 const FILL_BYTES: u64 = 1 << 20;
-/// Rounds that must agree for a steady state, and how long each is, of the target's bytes.
-const STEADY_ROUNDS: usize = 5;
+/// How long a round is that is to become steady, of the target's bytes.
 const STEADY_SHARE: f64 = 0.05;
 
 /// What the loads of a step run on.
@@ -297,7 +297,7 @@ impl Lab {
     }
 
     fn until_steady(&mut self, size: f64, passes: f64) -> Result<Vec<Reached>, LabError> {
-        let rounds_most = ((passes / STEADY_SHARE) as usize).max(STEADY_ROUNDS);
+        let rounds_most = ((passes / STEADY_SHARE) as usize).max(WINDOW);
         let mut rounds: Vec<(Vec<Reached>, f64)> = Vec::new();
         for _ in 0..rounds_most {
             self.count();
@@ -306,8 +306,7 @@ impl Lab {
             let reached = self.reached(from);
             let ops = reached.iter().map(|r| r.read_iops + r.write_iops).sum();
             rounds.push((reached, ops));
-            let last = &rounds[rounds.len().saturating_sub(STEADY_ROUNDS)..];
-            let rates: Vec<f64> = last.iter().map(|(_, ops)| *ops).collect();
+            let rates: Vec<f64> = rounds.iter().map(|(_, ops)| *ops).collect();
             if is_steady(&rates) {
                 break;
             }
@@ -716,40 +715,5 @@ impl Lab {
                 self.replies = replies;
             }
         }
-    }
-}
-
-/// SNIA's rule: every round within 20 % of the mean, and the line through them within 10 % of it
-/// from end to end.
-fn is_steady(rates: &[f64]) -> bool {
-    let n = rates.len();
-    if n < STEADY_ROUNDS {
-        return false;
-    }
-    let mean = rates.iter().sum::<f64>() / n as f64;
-    let middle = (n as f64 - 1.0) / 2.0;
-    let (mut above, mut below) = (0.0, 0.0);
-    for (at, rate) in rates.iter().enumerate() {
-        let x = at as f64 - middle;
-        above += x * (rate - mean);
-        below += x * x;
-    }
-    let rise = above / below * (n as f64 - 1.0);
-    let (low, high) = rates
-        .iter()
-        .fold((f64::MAX, f64::MIN), |(l, h), r| (l.min(*r), h.max(*r)));
-    high - low <= 0.2 * mean && rise.abs() <= 0.1 * mean
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_that_still_fall_are_not_steady_and_noise_is() {
-        assert!(!is_steady(&[100.0, 99.0, 101.0, 100.0]));
-        assert!(is_steady(&[100.0, 95.0, 104.0, 98.0, 101.0]));
-        assert!(!is_steady(&[112.0, 108.0, 104.0, 100.0, 96.0]));
-        assert!(!is_steady(&[100.0, 100.0, 70.0, 100.0, 100.0]));
     }
 }

@@ -20,6 +20,7 @@ mod machine;
 mod member;
 mod setup;
 mod source;
+pub mod steady;
 
 pub use bench::{Job, Lab, LabError, Reached, Target, Until, Wear};
 pub use setup::{Host, Setup};

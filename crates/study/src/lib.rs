@@ -9,6 +9,5 @@ pub mod result;
 pub mod rig;
 pub mod run;
 pub mod simulated;
-pub mod steady;
 pub mod studies;
 pub mod table;

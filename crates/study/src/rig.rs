@@ -4,42 +4,15 @@
 //! Every step reports what it measured; a step that fails names the step and the cause.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use strake_foresight::load::Load;
 
 /// Options of fio for a step, by their names.
 pub type FioOptions = BTreeMap<String, String>;
 
-/// What the loads of a step run on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// The array's block device.
-    Array,
-    /// All drives, each by itself, without an array: the ceiling. Each drive gets all of the loads;
-    /// what is reached is the sum over the drives.
-    Drives,
-}
-
-/// How long a step runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Until {
-    /// So long, after a ramp that does not count.
-    Time {
-        /// Does not count.
-        ramp: Duration,
-        /// Counts.
-        run: Duration,
-    },
-    /// Until the load has moved so many times the bytes of its target.
-    Passes(f64),
-    /// Until five rounds in a row are within 20 % of their mean, and their slope within 10 %
-    /// (SNIA PTS), at most so many passes.
-    Steady {
-        /// At most.
-        passes: f64,
-    },
-}
+/// What the loads of a step run on, and how long. On drives, each gets all of the loads, and what
+/// is reached is the sum over them: the ceiling.
+pub use strake_lab::{Target, Until};
 
 /// What one load of a step reached.
 #[derive(Clone, Debug, PartialEq)]

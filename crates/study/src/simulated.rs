@@ -155,19 +155,13 @@ impl Rig for SimulatedRig {
         loads: &[Load],
         until: Until,
     ) -> Result<Vec<Reached>, RigError> {
-        let (target, loads) = match target {
-            Target::Array => (strake_lab::Target::Array, loads.to_vec()),
+        let loads = match target {
+            Target::Array => loads.to_vec(),
             Target::Drives => {
                 let random = |load: &Load| !load.sequential && load.read_percent < 100;
                 self.at_random |= loads.iter().any(random);
-                let all = loads.iter().map(|load| self.of_all(load)).collect();
-                (strake_lab::Target::Drives, all)
+                loads.iter().map(|load| self.of_all(load)).collect()
             }
-        };
-        let until = match until {
-            Until::Time { ramp, run } => strake_lab::Until::Time { ramp, run },
-            Until::Passes(passes) => strake_lab::Until::Passes(passes),
-            Until::Steady { passes } => strake_lab::Until::Steady { passes },
         };
         let all = self.lab.run(target, &loads, until);
         all.map(reached).map_err(failed("load"))

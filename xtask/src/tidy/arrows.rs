@@ -73,7 +73,7 @@ const TABLE: [Arrows; 13] = [
     },
     Arrows {
         of: "strake-foresight",
-        normal: &["strake-format"],
+        normal: &["strake-format", "strake-flash"],
         tests: &[],
     },
     Arrows {

@@ -22,13 +22,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use strake_foresight::load::Load;
+use strake_lab::steady;
 
 use crate::definition::{Case, Shape, Step, Study, What};
 use crate::real::fio::{Length, Place};
 use crate::result::{DriveSeen, RAW};
 use crate::rig::{FioOptions, Job, Reached, Rig, RigError, Target, Until, Wear};
 use crate::run::Rigs;
-use crate::steady;
 
 /// A round of a load that is to become steady (SNIA PTS).
 const ROUND: Duration = Duration::from_secs(60);
