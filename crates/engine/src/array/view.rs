@@ -19,7 +19,7 @@ impl Array {
                 data_offset: member.layout.data_offset,
                 volatile_cache: member.info.volatile_cache,
                 member: member.member,
-                log_granularity: crate::log::layout::granularity(member.info.granularity_bytes),
+                log_granularity: crate::log::layout::granularity(&member.info),
             }
         };
         let slots = self

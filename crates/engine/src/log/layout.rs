@@ -9,6 +9,7 @@ use strake_format::LogRecord;
 use crate::geometry::Geometry;
 use crate::mem::buffer::Slice;
 use crate::mem::list::{List, listed};
+use crate::proto::DeviceInfo;
 
 const BLOCK: u64 = 4096;
 
@@ -19,10 +20,14 @@ pub(crate) type Records = List<Record, 2>;
 
 listed!(Record);
 
-/// What a batch is padded to on a member of this write granularity (0: not known).
-pub(crate) fn granularity(bytes: u32) -> u32 {
-    match bytes {
-        4097..=65536 if bytes.is_multiple_of(BLOCK as u32) => bytes,
+/// What a batch is padded to on this member. A drive without a volatile cache keeps parts of its
+/// units in memory that survives a power cut, and writes a unit when it is whole: batches that lie
+/// side by side share units there. One with a volatile cache writes each batch before it answers,
+/// so that a batch in a unit of another would write that unit again.
+pub(crate) fn granularity(device: &DeviceInfo) -> u32 {
+    match device.granularity_bytes {
+        _ if !device.volatile_cache => BLOCK as u32,
+        bytes @ 4097..=65536 if bytes.is_multiple_of(BLOCK as u32) => bytes,
         _ => BLOCK as u32,
     }
 }

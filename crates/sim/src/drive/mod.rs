@@ -11,6 +11,7 @@
 //!
 //! Deliberately absent: queues and bandwidth. Latency is only there to shuffle completions.
 
+mod flash;
 pub mod overlay;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use strake_engine::event::{Completion, DeviceInfo, IoError, IoKind, MemberIo};
 use strake_engine::units::{DeviceId, IoId, Time};
 use strake_engine::{Repeats, RetryPolicy, RetryState};
 
+pub use crate::drive::flash::Wear;
 use crate::drive::overlay::{HICCUP, Overlay, Reset};
 use crate::prng::{self, Prng};
 
@@ -127,8 +129,8 @@ pub struct Ssd {
     pub log: std::ops::Range<u64>,
     /// Write granularity that it tells of, bytes.
     pub granularity: u32,
-    /// Batches of the stripe log that were padded to more than a block of it.
-    pub padded: u64,
+    /// What its flash has been through.
+    pub wear: Wear,
     current: Vec<u8>,
     /// What survives a power cut, where there is a volatile cache.
     durable: Option<Vec<u8>>,
@@ -166,7 +168,7 @@ impl Ssd {
             data: 0..bytes as u64,
             log: 0..0,
             granularity: 0,
-            padded: 0,
+            wear: Wear::default(),
             current,
             durable,
             cached: Vec::new(),
@@ -295,10 +297,7 @@ impl Ssd {
         let op = OpNo(self.next_op);
         self.next_op += 1;
         let MemberIo { io, device, kind } = io;
-        if let Some((offset, len)) = written(&kind).filter(|_| self.granularity > 4096) {
-            let padded = len.is_multiple_of(u64::from(self.granularity));
-            self.padded += u64::from(padded && self.log.contains(&offset));
-        }
+        self.wear.see(&kind, self.granularity, &self.log);
         let flight = Flight {
             owner,
             device,

@@ -365,6 +365,8 @@ pub struct Device {
     pub volatile_cache: bool,
     /// Its write granularity, bytes; 0 if it tells of none.
     pub granularity: u32,
+    /// It has a model of flash that maps units of its write granularity.
+    pub flash: bool,
 }
 
 /// Everything that a seed decides beforehand.
@@ -769,6 +771,7 @@ fn draw_devices(members: usize, others: usize, rng: &mut Prng) -> Vec<Device> {
             _ => rng.percent(50),
         },
         granularity: 0,
+        flash: false,
     };
     let count = members + others;
     (0..count)

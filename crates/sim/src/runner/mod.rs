@@ -68,7 +68,7 @@ pub fn run(run: &Run) -> Outcome {
         Ok(Err(failure)) => Some(*failure),
         Err(panic) => Some(world.failed(format!("panic: {panic}"))),
     };
-    let padded = world.drives().iter().map(|drive| drive.ssd().padded);
+    let padded = world.drives().iter().map(|drive| drive.ssd().wear.padded);
     let (padded_batches, tall) = (padded.sum(), world.plan().strip > 8192);
     let mut outcome = world.outcome(run.seed, words, failure);
     outcome.stats.padded_batches = padded_batches;

@@ -682,7 +682,7 @@ impl Draft {
         plan.tiny.log_bytes = 4 << 20;
         let bytes = plan.tiny.log_bytes + member_bytes + (512 << 10);
         for device in &mut plan.devices {
-            (device.bytes, device.granularity) = (bytes, unit);
+            (device.bytes, device.granularity, device.flash) = (bytes, unit, true);
         }
         self
     }

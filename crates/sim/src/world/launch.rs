@@ -24,7 +24,7 @@ use strake_format::{
 };
 
 use crate::canary::Canary;
-use crate::drive::Ssd;
+use crate::drive::{Ssd, Wear};
 use crate::oracle::Version;
 use crate::plan::{Device, Plan, grain_at};
 use crate::prng::{Prng, Purpose};
@@ -50,6 +50,9 @@ fn fresh_drives(plan: &Plan, identity: &mut Prng) -> Vec<Drive> {
         let bytes = device.bytes as usize;
         let mut ssd = Ssd::new(bytes, block, device.volatile_cache, identity.bits());
         ssd.granularity = device.granularity;
+        if device.flash {
+            ssd.wear = Wear::of(device.bytes, device.granularity);
+        }
         ssd
     };
     plan.devices

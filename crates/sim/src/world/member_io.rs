@@ -14,7 +14,7 @@ use crate::drive::{self, OpNo, Owner, Ssd, Timing};
 use crate::prng::TraceHash;
 use crate::report::words::io_text;
 use crate::world::inspect::Look;
-use crate::world::{Happening, SimResult, World};
+use crate::world::{Drive, Happening, SimResult, World};
 
 impl World {
     pub(crate) fn submit_io(&mut self, owner: Owner, mut io: MemberIo) -> SimResult {
@@ -78,11 +78,8 @@ impl World {
         let &IoKind::Write { purpose, .. } = kind else {
             return Ok(());
         };
-        let (offset, len) = drive::written(kind).expect("a write");
+        let (offset, _) = drive::written(kind).expect("a write");
         let ssd = &self.drives[index].ssd;
-        let unit = u64::from(ssd.granularity).max(4096);
-        let touched = (offset + len).div_ceil(unit) - offset / unit;
-        *self.units.entry(purpose).or_default() += touched;
         let layout = self.superblock.layout;
         let log = layout.log_offset..layout.log_offset + layout.log_bytes;
         let last = Layout::superblock_offsets(ssd.len())[1];
@@ -132,10 +129,11 @@ impl World {
         }
     }
 
-    /// Units that writes of this purpose have touched: of the drive's write granularity, or blocks
-    /// of 4 KiB.
-    pub fn units(&self, purpose: WritePurpose) -> u64 {
-        self.units.get(&purpose).copied().unwrap_or(0)
+    /// Bytes that the flash of all drives has programmed for writes of this purpose; none where
+    /// the plan gives drives no flash.
+    pub fn programmed(&self, purpose: WritePurpose) -> u64 {
+        let of = |drive: &Drive| drive.ssd.wear.programmed(purpose);
+        self.drives.iter().map(of).sum()
     }
 
     /// Puts the end of an I/O on the queue.

@@ -299,8 +299,6 @@ pub struct World {
     metadata: Metadata,
     /// What happened, counted.
     stats: Stats,
-    /// Units of their drives that writes have touched, by what the writes are.
-    units: BTreeMap<WritePurpose, u64>,
     trace: Trace,
 }
 
@@ -338,7 +336,6 @@ impl World {
             silent: Silent::default(),
             metadata: Metadata::default(),
             stats: Stats::default(),
-            units: BTreeMap::new(),
             trace: Trace::default(),
             plan,
         }
