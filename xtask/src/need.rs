@@ -48,6 +48,9 @@ const FOR_TESTS: &[Need] = &[
     need("wipefs", "util-linux"),
     need("setsid", "util-linux"),
     need("sfdisk", "fdisk"),
+    // File systems that show a file once more, and one without a kernel's cache.
+    need("bindfs", "bindfs"),
+    need("fuse2fs", "fuse2fs"),
 ];
 
 /// For the virtual machine: the emulator, the programs that run inside the guest, which sees the

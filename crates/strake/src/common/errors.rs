@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,7 @@ use strake_format::{SelectError, Slot};
 use strake_runtime::{DeviceError, ServeError};
 
 use crate::common::size;
+use crate::common::uses;
 
 /// Exit status of a command (cli.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -528,6 +530,14 @@ fn one_line(text: &str) -> String {
         .join(" ")
 }
 
+/// A device or file that another one has, and which one that is where it can be found out.
+fn busy_text(path: &Path) -> String {
+    match uses::of(path) {
+        Some(used) => format!("{}: in use: it is {used}", path.display()),
+        None => format!("{}: in use by another process", path.display()),
+    }
+}
+
 impl From<DeviceError> for Failure {
     fn from(error: DeviceError) -> Failure {
         let code = match &error {
@@ -544,13 +554,10 @@ impl From<DeviceError> for Failure {
             DeviceError::Newer { .. } => Code::Newer,
             DeviceError::Damaged { .. } | DeviceError::Shrunk { .. } => Code::Damaged,
         };
-        let mut found = error.to_string();
-        if let DeviceError::Busy(path) = &error
-            && let Some(holder) = strake_runtime::lock_holder(path)
-        {
-            let name = std::fs::read_to_string(format!("/proc/{holder}/comm")).unwrap_or_default();
-            found += &format!(" (process {holder}, {})", name.trim_end());
-        }
+        let found = match &error {
+            DeviceError::Busy(path) => busy_text(path),
+            _ => error.to_string(),
+        };
         let failure = Failure::new(code, found);
         match error {
             DeviceError::Shrunk {

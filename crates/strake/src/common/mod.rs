@@ -1,5 +1,5 @@
 //! What every room may use: errors, kinds of events, files, sizes, times, the log, the process,
-//! places of connections.
+//! places of connections, what uses a device.
 //!
 //! Invariant: a leaf; it knows no array, no daemon and no command.
 
@@ -11,6 +11,7 @@ pub(crate) mod places;
 pub(crate) mod process;
 pub(crate) mod size;
 pub(crate) mod time;
+pub(crate) mod uses;
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,10 @@
 //! Drives and files before they are members: what they are, what uses them, what lies on them.
 //!
 //! Invariant: nothing in this room writes to a device except [`make`], and that only after
-//! [`safety`] has found nothing in the way. Deliberately absent: members in service (runtime).
+//! [`safety`] has found nothing in the way; [`alias`] gives back what it marks. Deliberately
+//! absent: members in service (runtime).
 
+pub(crate) mod alias;
 pub(crate) mod clean;
 pub(crate) mod destroy;
 pub(crate) mod find;

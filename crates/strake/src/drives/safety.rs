@@ -20,6 +20,8 @@ use strake_format::{ArrayUuid, Layout, Role};
 use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::common::errors::{Code, Failure};
+use crate::common::uses;
+use crate::drives::alias;
 use crate::drives::machine::helper;
 use crate::drives::machine::stack::{Shared, Stack};
 use crate::drives::machine::sysfs;
@@ -98,7 +100,7 @@ pub(crate) fn may_hold(paths: &[PathBuf]) -> Result<(), Failure> {
 
 /// Opens devices that were checked, for a caller that is going to write them: held, without the
 /// signatures on those that are `foreign`, and looked at once more, now that no other process can
-/// write them.
+/// write them: also whether two of them are one.
 pub(crate) fn hold(
     paths: &[PathBuf],
     foreign: &[PathBuf],
@@ -125,6 +127,7 @@ pub(crate) fn hold(
         not_a_member(device, permit)?;
         pool::not_in_a_pool(device, permit)?;
     }
+    alias::none_twice(&devices)?;
     Ok(devices)
 }
 
@@ -215,14 +218,14 @@ pub(crate) fn not_in_use(id: Identity, path: &Path) -> Result<(), Failure> {
     let Identity::Block(rdev) = id else {
         return Ok(());
     };
-    if let Some(point) = sysfs::mounted(rdev) {
+    if let Some(point) = uses::mounted(rdev) {
         let found = match point.as_str() {
             "swap" => format!("{shown} is used as swap"),
             _ => format!("{shown} (or a partition of it) is mounted on {point}"),
         };
         return Err(Failure::new(Code::DeviceMounted, found));
     }
-    let holders = sysfs::holders(rdev);
+    let holders = uses::holders(rdev);
     if !holders.is_empty() {
         let found = format!("{shown} is held by {}", holders.join(", "));
         return Err(Failure::new(Code::DeviceBusy, found));
@@ -244,7 +247,7 @@ fn not_partitioned(id: Identity, path: &Path, permit: Permit) -> Result<(), Fail
     let Identity::Block(rdev) = id else {
         return Ok(());
     };
-    let partitions = sysfs::partitions(rdev);
+    let partitions = uses::partitions(rdev);
     if partitions.is_empty() || permit.force {
         return Ok(());
     }
@@ -484,7 +487,7 @@ pub(crate) fn only_tables(path: &Path) -> bool {
     let Ok(Identity::Block(rdev)) = sysfs::identity(path) else {
         return probe(path).is_ok_and(|found| found.iter().all(is_table));
     };
-    let parts = sysfs::partitions(rdev);
+    let parts = uses::partitions(rdev);
     let mut parts = parts.iter().map(|(name, _)| Path::new("/dev").join(name));
     probe(path).is_ok_and(|found| found.iter().all(is_table))
         && parts.all(|part| probe(&part).is_ok_and(|found| found.is_empty()))

@@ -10,8 +10,8 @@ use std::process::Command;
 use crate::rig::{self, Rig, skipped};
 
 /// A loop device over a file, detached at the end.
-struct Loop {
-    device: String,
+pub(crate) struct Loop {
+    pub(crate) device: String,
 }
 
 impl Loop {
@@ -22,7 +22,7 @@ impl Loop {
         made.then_some(Loop { device })
     }
 
-    fn over(file: &str, options: &[&str]) -> Option<Loop> {
+    pub(crate) fn over(file: &str, options: &[&str]) -> Option<Loop> {
         if !rig::is_root() {
             skipped("loop devices need root");
             return None;
@@ -52,34 +52,47 @@ impl Drop for Loop {
 }
 
 /// A mount, undone at the end.
-struct Mount {
-    point: String,
+pub(crate) struct Mount {
+    pub(crate) point: String,
 }
 
 impl Mount {
-    fn of(options: &[&str], source: &str, point: &str) -> Option<Mount> {
+    pub(crate) fn of(options: &[&str], source: &str, point: &str) -> Option<Mount> {
+        let args: Vec<&str> = options.iter().copied().chain([source, point]).collect();
+        Mount::by("mount", &args, point)
+    }
+
+    /// A program that mounts something there, and ends or goes on in the background.
+    pub(crate) fn by(program: &str, args: &[&str], point: &str) -> Option<Mount> {
         std::fs::create_dir_all(point).expect("a mount point");
-        let mounted = Command::new("mount")
-            .args(options)
-            .args([source, point])
-            .status();
+        let mounted = Command::new(program).args(args).status();
         if mounted.is_ok_and(|status| status.success()) {
             return Some(Mount {
                 point: point.to_owned(),
             });
         }
-        skipped("nothing can be mounted here");
+        skipped(&format!(
+            "{program} is not there, or can mount nothing here"
+        ));
         None
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.point).status();
+        let unmount = |options: &[&str]| {
+            let done = Command::new("umount")
+                .args(options)
+                .arg(&self.point)
+                .status();
+            done.is_ok_and(|status| status.success())
+        };
+        // What a failed test has left open is not to keep its folder.
+        let _ = unmount(&[]) || unmount(&["--lazy"]);
     }
 }
 
-fn run_ok(program: &str, args: &[&str]) -> bool {
+pub(crate) fn run_ok(program: &str, args: &[&str]) -> bool {
     let done = Command::new(program).args(args).output();
     let good = done.is_ok_and(|output| output.status.success());
     if !good {
@@ -243,8 +256,9 @@ fn a_mounted_device_is_refused_even_with_force() {
     assert!(run.err.contains("mnt"), "{run:?}");
 }
 
+/// It was "in use by another program", and a user had to find out by which.
 #[test]
-fn a_device_that_somebody_holds_exclusively_is_refused() {
+fn a_device_that_somebody_holds_exclusively_is_refused_and_the_process_named() {
     let rig = Rig::new();
     let files = rig.files(2);
     let Some(device) = Loop::over(&files[0], &[]) else {
@@ -254,8 +268,49 @@ fn a_device_that_somebody_holds_exclusively_is_refused() {
     let held = rustix::fs::open(Path::new(&device.device), flags, rustix::fs::Mode::empty());
     let _held = held.expect("opened");
     let devices = [device.device.clone(), files[1].clone()];
-    rig.create("a", "1", &["--force"], &devices)
-        .refused(4, "device-busy");
+    let refused = rig.create("a", "1", &["--force"], &devices);
+    let holder = format!("({})", std::process::id());
+    assert!(refused.err.contains("open in"), "{refused:?}");
+    assert!(refused.err.contains(&holder), "{refused:?}");
+    refused.refused(4, "device-busy");
+}
+
+#[test]
+fn a_device_that_is_mounted_where_nobody_else_sees_it_is_refused_and_the_mount_named() {
+    let rig = Rig::new();
+    let files = rig.files(2);
+    let Some(device) = Loop::over(&files[0], &[]) else {
+        return;
+    };
+    if !run_ok("mkfs.ext4", &["-q", &device.device]) {
+        return;
+    }
+    let (point, there) = (rig.path("mnt"), rig.path("mounted"));
+    std::fs::create_dir(&point).expect("made");
+    let script = format!(
+        "mount {} {point} && touch {there} && exec sleep 60",
+        device.device
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+    let mut child = command.spawn().expect("unshare runs");
+    let since = std::time::Instant::now();
+    while !Path::new(&there).exists() && child.try_wait().expect("asked").is_none() {
+        assert!(since.elapsed().as_secs() < 60, "it does not mount");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let devices = [device.device.clone(), files[1].clone()];
+    let refused = Path::new(&there)
+        .exists()
+        .then(|| rig.create("a", "1", &["--force"], &devices));
+    child.kill().expect("killed");
+    child.wait().expect("gone");
+    let Some(refused) = refused else {
+        return skipped("no mounts of its own can be had here");
+    };
+    let names = format!("mounted on {point}, as the process sleep ({})", child.id());
+    assert!(refused.err.contains(&names), "{refused:?}");
+    refused.refused(4, "device-busy");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn a_daemon_whose_folder_another_one_has_says_so_and_comes_back_after_it() {
         let mut start = vec!["start", "data"];
         start.extend(devices.iter().map(String::as_str));
         let refused = rig.run(&start).refused(4, "device-busy");
-        let holder = format!("process {own}");
+        let holder = format!("locked by strake ({own})");
         assert!(refused.err.contains(&holder), "{refused:?}");
         second.kill().expect("ours");
         second.wait().expect("ours");

@@ -27,6 +27,7 @@ mod guides;
 mod hung;
 mod init;
 mod latency;
+mod layers;
 mod life;
 mod limits;
 mod looking;

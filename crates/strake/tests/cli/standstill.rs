@@ -117,3 +117,156 @@ fn a_log_that_nobody_reads_stops_nothing_and_says_what_it_lacks_when_it_is_read_
     let lines = text.lines().filter(|line| !line.is_empty()).count();
     assert!(lines > 60, "what waited is written: {text}");
 }
+
+/// The longest that one of these I/Os may take: machines that run tests are busy with others, and a
+/// log that holds up an I/O does so until it is read again.
+const STALL_MAX: Duration = Duration::from_secs(8);
+
+/// Random reads and writes for so many seconds.
+fn fio(rig: &Rig, seconds: u32) -> Option<std::process::Child> {
+    let engines = Command::new("fio").arg("--enghelp").output();
+    let engines = engines.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    if !engines.is_ok_and(|names| names.contains("nbd")) {
+        skipped("there is no fio with an NBD engine");
+        return None;
+    }
+    let uri = format!("--uri=nbd+unix:///?socket={}", rig.nbd("data").display());
+    let runtime = format!("--runtime={seconds}");
+    let args = [
+        "--name=log",
+        "--ioengine=nbd",
+        "--rw=randrw",
+        "--bs=4k",
+        "--iodepth=8",
+        "--size=32m",
+        "--time_based",
+        "--output-format=json",
+    ];
+    let mut command = Command::new("fio");
+    command.args(args).args([&uri, &runtime]);
+    command
+        .current_dir(rig.folder.path())
+        .stdout(Stdio::piped());
+    Some(command.spawn().expect("fio runs"))
+}
+
+/// It met no error, and none of its I/Os took long.
+fn none_stalled(fio: std::process::Child) {
+    let output = fio.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    let json: serde_json::Value =
+        serde_json::from_str(&text[text.find('{').expect("JSON")..]).expect("JSON");
+    let job = &json["jobs"][0];
+    assert_eq!(job["error"], 0, "{job}");
+    for kind in ["read", "write"] {
+        let ios = job[kind]["total_ios"].as_u64().expect("counted");
+        let longest = job[kind]["clat_ns"]["max"].as_u64().expect("measured");
+        assert!(ios > 100, "{ios} {kind}s");
+        let longest = Duration::from_nanos(longest);
+        assert!(longest < STALL_MAX, "a {kind} took {longest:?}");
+    }
+}
+
+fn dropped(rig: &Rig) -> u64 {
+    let metrics = rig.ask("GET", "/metrics");
+    let mut lines = metrics.lines();
+    let line = lines.find_map(|line| line.strip_prefix("strake_log_lines_dropped_total "));
+    line.expect("counted").parse().expect("a number")
+}
+
+/// A member of an array beside goes and comes, each time with some lines in the log, until more
+/// than so many lines are dropped.
+fn lines_until_dropped(rig: &Rig, beside: &[String], more_than: u64) {
+    let since = std::time::Instant::now();
+    while dropped(rig) <= more_than {
+        assert!(since.elapsed().as_secs() < 180, "no line is dropped");
+        for _ in 0..10 {
+            rig.run(&["fail", "noise", "1"]).ok();
+            rig.run(&["add", "noise", &beside[1]]).ok();
+        }
+    }
+}
+
+/// The lines that the log says it lacks.
+fn said_to_lack(text: &str) -> u64 {
+    let lines = text.lines().filter_map(|line| {
+        let (before, _) = line.split_once(" lines of the log were dropped")?;
+        before.rsplit(' ').next()?.parse::<u64>().ok()
+    });
+    lines.sum()
+}
+
+fn two_arrays(rig: &Rig) -> Vec<String> {
+    let (devices, beside) = (rig.files(4), rig.files_called("n", 2));
+    rig.create("data", "5", NBD, &devices).ok();
+    rig.create("noise", "1", &["--export", "none"], &beside)
+        .ok();
+    beside
+}
+
+#[test]
+fn a_log_that_is_read_slowly_holds_up_no_io_and_says_how_many_lines_it_lacks() {
+    let mut rig = Rig::new();
+    let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+    // A page is left of the 64 KiB that a pipe holds.
+    writer.write_all(&[b'\n'; 15 * 4096]).expect("it has room");
+    rig.start_daemon_logging_to(Stdio::from(writer));
+    let beside = two_arrays(&rig);
+    let fast = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let goes_fast = fast.clone();
+    let read = std::thread::spawn(move || {
+        let (mut text, mut some) = (Vec::new(), [0; 64]);
+        loop {
+            let count = reader.read(&mut some).expect("reads");
+            text.extend_from_slice(&some[..count]);
+            if count == 0 {
+                return text;
+            }
+            if !goes_fast.load(std::sync::atomic::Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    });
+    let load = fio(&rig, 10);
+    lines_until_dropped(&rig, &beside, 50);
+    let lacks = dropped(&rig);
+    load.into_iter().for_each(none_stalled);
+    assert_eq!(rig.show("data")["state"], "optimal");
+    fast.store(true, std::sync::atomic::Ordering::SeqCst);
+    rig.stop_daemon();
+    let text = String::from_utf8_lossy(&read.join().expect("ends")).into_owned();
+    let said = said_to_lack(&text);
+    assert!(said >= lacks, "{said} said of {lacks}");
+    let lines = text.lines().filter(|line| !line.is_empty()).count();
+    assert!(lines > 1000, "what waited is written: {lines} lines");
+}
+
+#[test]
+fn a_log_on_a_full_file_system_holds_up_no_io_and_says_how_many_lines_it_lacks() {
+    let mut rig = Rig::new();
+    let small = rig.path("small");
+    let options = ["-t", "tmpfs", "-o", "size=64k"];
+    let Some(_mount) = crate::devices::Mount::of(&options, "tmpfs", &small) else {
+        return;
+    };
+    let (ballast, log) = (format!("{small}/ballast"), format!("{small}/log"));
+    std::fs::write(&ballast, vec![1; 48 << 10]).expect("fits");
+    let file = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(&log);
+    rig.start_daemon_logging_to(Stdio::from(file.expect("made")));
+    let beside = two_arrays(&rig);
+    let load = fio(&rig, 5);
+    lines_until_dropped(&rig, &beside, 20);
+    load.into_iter().for_each(none_stalled);
+    assert_eq!(rig.show("data")["state"], "optimal");
+    let lacks = dropped(&rig);
+    std::fs::remove_file(&ballast).expect("removed");
+    rig.run(&["fail", "noise", "1"]).ok();
+    rig.stop_daemon();
+    let text = std::fs::read_to_string(&log).expect("reads");
+    let said = said_to_lack(&text);
+    assert!(said >= lacks, "{said} said of {lacks}: {text}");
+}

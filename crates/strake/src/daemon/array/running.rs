@@ -26,6 +26,7 @@ use strake_runtime::{
 use crate::api::{ArrayJson, ExplainJson, SetAsideJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
+use crate::common::uses;
 use crate::daemon::array::links;
 use crate::daemon::array::opening;
 use crate::daemon::array::opening::Opened;
@@ -495,21 +496,25 @@ pub(crate) fn not_left_in_use(dir: &Dir, array: ArrayUuid) -> Result<(), Failure
 pub(crate) fn user_of_ublk(id: u32) -> Option<String> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     let rdev = std::fs::metadata(format!("/dev/ublkb{id}")).ok()?.rdev();
-    if let Some(point) = sysfs::mounted(rdev) {
+    if let Some(point) = uses::mounted(rdev) {
         return Some(format!("/dev/ublkb{id} is mounted on {point}"));
     }
-    let holders = sysfs::holders(rdev);
+    let holders = uses::holders(rdev);
     if !holders.is_empty() {
         let holders = holders.join(", ");
         return Some(format!("/dev/ublkb{id} is held by {holders}"));
     }
-    // Mounts in other mount namespaces cannot be seen, but they hold the device exclusively.
+    // Mounts in other mount namespaces are not seen above, but they hold the device exclusively.
     let exclusive = std::fs::OpenOptions::new()
         .read(true)
         .custom_flags(rustix::fs::OFlags::EXCL.bits() as i32)
         .open(format!("/dev/ublkb{id}"));
     let busy = exclusive.is_err_and(|e| e.kind() == std::io::ErrorKind::ResourceBusy);
-    busy.then(|| format!("/dev/ublkb{id} is in use"))
+    let user = || match uses::of(Path::new(&format!("/dev/ublkb{id}"))) {
+        Some(used) => format!("/dev/ublkb{id} is {used}"),
+        None => format!("/dev/ublkb{id} is in use"),
+    };
+    busy.then(user)
 }
 
 /// The same, and processes that only have it open, as virtual machines and databases do: for
@@ -522,7 +527,7 @@ pub(crate) fn opener_of_ublk(id: u32) -> Option<String> {
         if let Some(found) = user_of_ublk(id) {
             return Some(found);
         }
-        let opener = sysfs::opener(rdev)?;
+        let opener = uses::opener(rdev)?;
         if since.elapsed() > LOOKING_PATIENCE {
             return Some(format!("/dev/ublkb{id} is open in {opener}"));
         }
@@ -814,8 +819,16 @@ impl Running {
         match found {
             Some(serving) => {
                 let (path, serving) = (path.display(), serving.display());
-                let found = format!("{path} is another path to {serving}, or a copy of it");
-                Err(Failure::new(Code::MemberTwice, found))
+                let name = self.name();
+                let found = format!(
+                    "{path} is another path to {serving}, which array {name} has in service, or a \
+                     copy of it"
+                );
+                let cure = format!(
+                    "if it is a copy on another drive, take it while the array is stopped: \
+                     strake stop {name}"
+                );
+                Err(Failure::new(Code::MemberTwice, found).cure(cure))
             }
             None => Ok(()),
         }

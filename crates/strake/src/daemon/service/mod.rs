@@ -335,6 +335,7 @@ impl Service {
         placement.export.clone_from(&request.export);
         pools::check_named(&self.pools(), request.pool.as_deref())?;
         strake_runtime::check_io_uring()?;
+        self.none_in_service(&request.all_devices())?;
         let name = request.name.clone();
         let names = self.names();
         if !request.dry_run {
@@ -608,10 +609,9 @@ impl Service {
             half_made: None,
             data: layout.filter(|_| kept).as_ref().map(safety::data_of),
         };
+        self.none_in_service(std::slice::from_ref(&path))?;
         let wipe = safety::check(std::slice::from_ref(&path), permit)?;
-        if let Some(own) = &own? {
-            running.not_in_service(&path, own)?;
-        }
+        own?;
         if back == Returns::SplitBrain && !request.force {
             let cure = format!("strake add --force {name} {shown} overwrites what it holds");
             return Err(Failure::from(CommandError::SplitBrain).cure(cure));

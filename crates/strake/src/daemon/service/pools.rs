@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use strake_engine::event::{ArrayState, Command, MemberState, MemberStatus};
@@ -22,6 +22,7 @@ use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running::Running;
 use crate::daemon::changes::POOLS;
 use crate::daemon::events::Happened;
+use crate::daemon::service::upkeep::none_served_by;
 use crate::daemon::service::{Service, take_in};
 use crate::daemon::state::Dir;
 use crate::drives::find;
@@ -50,13 +51,19 @@ pub(crate) struct Pools<'a> {
     paths: Vec<PathBuf>,
     /// Of a daemon: one that hangs must not keep it.
     looks: Option<&'a Looks>,
+    /// Arrays that the daemon serves.
+    running: Vec<Arc<Running>>,
 }
 
 impl<'a> Pools<'a> {
     /// Those on these devices.
     pub(crate) fn new(dir: &'a Dir, paths: Vec<PathBuf>) -> Pools<'a> {
-        let looks = None;
-        Pools { dir, paths, looks }
+        Pools {
+            dir,
+            paths,
+            looks: None,
+            running: Vec::new(),
+        }
     }
 
     fn found(&self) -> Vec<Pool> {
@@ -155,6 +162,7 @@ impl<'a> Pools<'a> {
             half_made: None,
             data: None,
         };
+        none_served_by(&self.running, &paths)?;
         let foreign = safety::check(&paths, permit)?;
         pool::fit_for_any(&paths)?;
         let shown: Vec<String> = paths
@@ -322,6 +330,7 @@ impl Service {
     pub(crate) fn pools(&self) -> Pools<'_> {
         Pools {
             looks: Some(&self.looks),
+            running: self.all_running(),
             ..Pools::new(&self.dir, self.paths())
         }
     }

@@ -201,6 +201,7 @@ impl Service {
             half_made: None,
             data: None,
         };
+        self.none_in_service(&paths)?;
         let wipe = safety::check(&paths, permit)?;
         // The array would say so, but after devices have been wiped.
         let infos = safety::infos(&paths)?;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use strake_engine::event::Command;
 use strake_format::ArrayUuid;
@@ -18,10 +19,12 @@ use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running;
 use crate::daemon::array::running::Running;
 use crate::daemon::events::Happened;
-use crate::daemon::service::{Service, carry_out, outcome, own_superblock};
+use crate::daemon::service::{Service, carry_out, outcome};
 use crate::daemon::state::Dir;
 use crate::drives::clean;
+use crate::drives::find;
 use crate::drives::machine::locate;
+use crate::drives::machine::sysfs;
 use crate::drives::safety;
 use crate::view::shown_member;
 
@@ -38,12 +41,8 @@ impl Service {
                 let found = format!("{} is in service in {}", path.display(), running.name());
                 return Err(Failure::new(Code::MemberInUse, found));
             }
-            for path in &paths {
-                if let Some(own) = own_superblock(path, running.uuid)? {
-                    running.not_in_service(path, &own)?;
-                }
-            }
         }
+        self.none_in_service(&paths)?;
         let running: Vec<ArrayUuid> = self.all_running().iter().map(|r| r.uuid).collect();
         let not_expected = |arrays: &BTreeSet<ArrayUuid>| {
             let found = self.scan(&[]);
@@ -62,6 +61,11 @@ impl Service {
             }
         }
         Ok(cleaned)
+    }
+
+    /// See [`none_served_by`].
+    pub(super) fn none_in_service(&self, paths: &[PathBuf]) -> Result<(), Failure> {
+        none_served_by(&self.all_running(), paths)
     }
 
     /// Switches the light of a member's drive; the array may be stopped.
@@ -139,6 +143,25 @@ impl Service {
             format!("errors, mismatches and retries of {members} are counted from zero again");
         carry_out(&running, command, request.dry_run, would, &done)
     }
+}
+
+/// Refuses devices that are other names of members in service, or copies of them, whatever the
+/// caller permits: the kernel may not know that they are one. One that is in service by this name
+/// is for others to refuse, as is one that cannot be read.
+pub(super) fn none_served_by(all: &[Arc<Running>], paths: &[PathBuf]) -> Result<(), Failure> {
+    for path in paths {
+        let Ok(Some(image)) = find::look(path) else {
+            continue;
+        };
+        let own = &image.superblock;
+        let of = all.iter().find(|running| running.uuid == own.array);
+        if let Some(running) = of.filter(|running| !running.serves(path)) {
+            // What the kernel knows of it says more.
+            safety::not_in_use(sysfs::identity(path)?, path)?;
+            running.not_in_service(path, own)?;
+        }
+    }
+    Ok(())
 }
 
 /// Switches the light of a drive.

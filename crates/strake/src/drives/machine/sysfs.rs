@@ -1,13 +1,16 @@
-//! What the kernel says about block devices: /sys, /proc/self/mountinfo, /proc/swaps.
+//! What the kernel says about block devices in /sys.
 //!
 //! Invariant: a file that cannot be read means "nothing known", never an error: containers hide
-//! parts of /sys. Deliberately absent: opening devices.
+//! parts of /sys. Deliberately absent: opening devices, and what uses one (`common::uses`).
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::common::errors::{Code, Failure};
+use crate::common::uses::{names_in, read_trimmed, sys_dir};
+
+pub(crate) use crate::common::uses::dev_text;
 
 /// What a path stands for, whatever its spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,131 +114,6 @@ pub(crate) fn is_held(path: &Path) -> bool {
     }
 }
 
-/// `MAJ:MIN` as the kernel writes it.
-pub(crate) fn dev_text(rdev: u64) -> String {
-    format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev))
-}
-
-fn sys_dir(rdev: u64) -> PathBuf {
-    PathBuf::from(format!("/sys/dev/block/{}", dev_text(rdev)))
-}
-
-fn read_trimmed(path: &Path) -> Option<String> {
-    Some(fs::read_to_string(path).ok()?.trim().to_owned())
-}
-
-/// Partitions of a device: name and `MAJ:MIN`.
-pub(crate) fn partitions(rdev: u64) -> Vec<(String, String)> {
-    let Ok(entries) = fs::read_dir(sys_dir(rdev)) else {
-        return Vec::new();
-    };
-    let mut found: Vec<(String, String)> = entries
-        .filter_map(Result::ok)
-        .filter(|entry| entry.path().join("partition").exists())
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            Some((name, read_trimmed(&entry.path().join("dev"))?))
-        })
-        .collect();
-    found.sort();
-    found
-}
-
-/// Devices stacked on this one or on its partitions (device mapper, md, bcache …).
-pub(crate) fn holders(rdev: u64) -> Vec<String> {
-    let mut found = names_in(&sys_dir(rdev).join("holders"));
-    for (_, dev) in partitions(rdev) {
-        found.extend(names_in(&PathBuf::from(format!(
-            "/sys/dev/block/{dev}/holders"
-        ))));
-    }
-    found.sort();
-    found.dedup();
-    found
-}
-
-fn names_in(dir: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(dir) else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(Result::ok)
-        .filter_map(|e| e.file_name().into_string().ok())
-        .collect()
-}
-
-/// Mount points (and swap) of any of these `MAJ:MIN`, from the given text of mountinfo and swaps.
-fn uses_in(mountinfo: &str, devs: &[String], sources: &[String]) -> Option<String> {
-    for line in mountinfo.lines() {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let (Some(dev), Some(point)) = (fields.get(2), fields.get(4)) else {
-            continue;
-        };
-        // btrfs and others show an anonymous device number; their source names the real one.
-        let source = fields
-            .iter()
-            .position(|f| *f == "-")
-            .and_then(|dash| fields.get(dash + 2));
-        if devs.iter().any(|d| d == dev)
-            || source.is_some_and(|source| sources.iter().any(|s| s == source))
-        {
-            return Some((*point).to_owned());
-        }
-    }
-    None
-}
-
-/// Where a device, or one of its partitions, is mounted (or that it is swap).
-pub(crate) fn mounted(rdev: u64) -> Option<String> {
-    let mut devs = vec![dev_text(rdev)];
-    let mut sources = Vec::new();
-    if let Some(name) = name_of(rdev) {
-        sources.push(format!("/dev/{name}"));
-    }
-    for (name, dev) in partitions(rdev) {
-        sources.push(format!("/dev/{name}"));
-        devs.push(dev);
-    }
-    let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    if let Some(point) = uses_in(&mountinfo, &devs, &sources) {
-        return Some(point);
-    }
-    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let mut lines = swaps
-        .lines()
-        .skip(1)
-        .filter_map(|line| line.split_whitespace().next());
-    lines
-        .find(|name| sources.iter().any(|s| s == name))
-        .map(|_| "swap".to_owned())
-}
-
-/// A process that has this block device or a partition of it open, other than this one: its name
-/// and number.
-pub(crate) fn opener(rdev: u64) -> Option<String> {
-    use std::os::unix::fs::{FileTypeExt, MetadataExt};
-    let own = std::process::id().to_string();
-    let mut devs = vec![dev_text(rdev)];
-    devs.extend(partitions(rdev).into_iter().map(|(_, dev)| dev));
-    let pids = names_in(Path::new("/proc"));
-    let others = pids
-        .into_iter()
-        .filter(|pid| *pid != own && pid.bytes().all(|b| b.is_ascii_digit()));
-    let has_it = |pid: &String| {
-        let folder = Path::new("/proc").join(pid).join("fd");
-        names_in(&folder).iter().any(|fd| {
-            let opened = fs::metadata(folder.join(fd));
-            let ours = |m: fs::Metadata| {
-                m.file_type().is_block_device() && devs.contains(&dev_text(m.rdev()))
-            };
-            opened.is_ok_and(ours)
-        })
-    };
-    let pid = others.into_iter().find(has_it)?;
-    let name = read_trimmed(&Path::new("/proc").join(&pid).join("comm"));
-    Some(format!("{} ({pid})", name.unwrap_or_default()))
-}
-
 /// Kernel name of a device (`nvme0n1`).
 pub(crate) fn name_of(rdev: u64) -> Option<String> {
     let target = fs::canonicalize(sys_dir(rdev)).ok()?;
@@ -276,28 +154,6 @@ fn is_partition(dir: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MOUNTS: &str = "\
-22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw
-40 22 0:45 / /srv rw - btrfs /dev/sdb rw
-41 22 8:17 /sub /mnt/a rw - xfs /dev/sdb1 rw";
-
-    #[test]
-    fn a_mount_is_found_by_number_and_by_source() {
-        assert_eq!(uses_in(MOUNTS, &["8:2".into()], &[]), Some("/".into()));
-        assert_eq!(
-            uses_in(MOUNTS, &["8:17".into()], &[]),
-            Some("/mnt/a".into())
-        );
-        assert_eq!(
-            uses_in(MOUNTS, &["8:16".into()], &["/dev/sdb".into()]),
-            Some("/srv".into())
-        );
-        assert_eq!(
-            uses_in(MOUNTS, &["8:33".into()], &["/dev/sdc1".into()]),
-            None
-        );
-    }
 
     #[test]
     fn a_link_and_its_target_are_one_device() {

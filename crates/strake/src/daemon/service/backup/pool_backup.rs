@@ -97,6 +97,7 @@ impl Service {
         for path in &devices {
             self.is_free(path, request, &arrays)?;
         }
+        self.none_in_service(&devices)?;
         let foreign = safety::check(&devices, permit)?;
         pool::fit_for_any(&devices)?;
         let missing = entry.devices.len() - devices.len();
