@@ -14,6 +14,7 @@
 
 mod array;
 mod ceiling;
+mod host;
 mod load;
 mod meter;
 mod raw;
@@ -59,6 +60,13 @@ struct Options {
     /// Only this state (may be given several times)
     #[arg(long, value_parser = ["optimal", "degraded", "rebuilding", "degraded twice"])]
     state: Vec<String>,
+    /// Write what was measured of this machine as a host file, which `strake plan --host-file` reads
+    #[arg(long, value_name = "FILE", conflicts_with = "smoke")]
+    host: Option<PathBuf>,
+    /// What `cargo xtask bench engine --json` printed: the host file then has the engine's own time,
+    /// too
+    #[arg(long, value_name = "FILE", requires = "host")]
+    engine: Option<PathBuf>,
     /// Where the files go
     #[arg(long, default_value = "/dev/shm")]
     dir: PathBuf,
@@ -81,6 +89,9 @@ fn main() -> ExitCode {
 fn go(options: &Options) -> Result<()> {
     let report = run::all(options)?;
     report.print();
+    if let Some(path) = &options.host {
+        host::write(&report, options.engine.as_deref(), path)?;
+    }
     if options.json {
         println!("{}", serde_json::to_string(&report)?);
     }

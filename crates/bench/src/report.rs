@@ -22,13 +22,13 @@ pub(crate) struct Report {
 /// The machine, without its name.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
-    cpu: String,
-    cpus: usize,
-    kernel: String,
-    in_memory: bool,
+    pub(crate) cpu: String,
+    pub(crate) cpus: usize,
+    pub(crate) kernel: String,
+    pub(crate) in_memory: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Setup {
     pub(crate) jobs: u16,
     pub(crate) rounds: usize,
@@ -50,7 +50,7 @@ pub(crate) struct Row {
     pub(crate) depth: usize,
     requests_per_s: f64,
     bytes_per_s: f64,
-    cpu_us_per_request: f64,
+    pub(crate) cpu_us_per_request: f64,
     /// As many requests as a core carries in a second of its time, the kernel's work included.
     requests_per_core_s: f64,
     p50_us: f64,
@@ -61,9 +61,9 @@ pub(crate) struct Row {
     of_ceiling: Option<f64>,
     /// CPU time of that least member I/O, raw, as a share of the CPU time of the request.
     cpu_needed: Option<f64>,
-    member_reads_per_request: Option<f64>,
-    member_writes_per_request: Option<f64>,
-    written_bytes_per_user_byte: Option<f64>,
+    pub(crate) member_reads_per_request: Option<f64>,
+    pub(crate) member_writes_per_request: Option<f64>,
+    pub(crate) written_bytes_per_user_byte: Option<f64>,
     #[serde(skip)]
     random: bool,
 }
@@ -84,6 +84,8 @@ pub(crate) struct Closed {
 pub(crate) struct RebuildRow {
     pub(crate) subject: String,
     pub(crate) beside: String,
+    /// Data strips of a stripe: the reads of a rebuilt strip.
+    pub(crate) data_strips: u64,
     pub(crate) bytes_per_s: f64,
     pub(crate) cpu_us_per_mib: f64,
     /// k reads and one write of members, by the raw rates.
@@ -186,6 +188,14 @@ impl Machine {
             in_memory,
         }
     }
+
+    /// Where the members' files are.
+    pub(crate) fn place(&self) -> &'static str {
+        match self.in_memory {
+            true => "in memory",
+            false => "on a disk's file system",
+        }
+    }
 }
 
 impl Report {
@@ -197,11 +207,7 @@ impl Report {
             machine.cpu,
             machine.kernel,
             setup.member_bytes >> 20,
-            if machine.in_memory {
-                "in memory"
-            } else {
-                "on a disk's file system"
-            },
+            machine.place(),
             setup.jobs,
             setup.rounds,
             setup.seconds
@@ -311,5 +317,56 @@ impl Row {
             maybe(self.member_writes_per_request, 2),
             maybe(self.written_bytes_per_user_byte, 3)
         );
+    }
+}
+
+#[cfg(test)]
+impl Row {
+    /// A row without figures.
+    pub(crate) fn of(subject: &str, state: &'static str, load: &str) -> Row {
+        Row {
+            subject: subject.to_owned(),
+            state,
+            load: load.to_owned(),
+            policy: None,
+            depth: 32,
+            requests_per_s: 1.0,
+            bytes_per_s: 1.0,
+            cpu_us_per_request: 1.0,
+            requests_per_core_s: 1.0,
+            p50_us: 1.0,
+            p99_us: 1.0,
+            p999_us: 1.0,
+            p9999_us: 1.0,
+            ceiling_requests_per_s: None,
+            of_ceiling: None,
+            cpu_needed: None,
+            member_reads_per_request: None,
+            member_writes_per_request: None,
+            written_bytes_per_user_byte: None,
+            random: false,
+        }
+    }
+}
+
+#[cfg(test)]
+impl RebuildRow {
+    /// A row without figures.
+    pub(crate) fn of(subject: &str, beside: &str) -> RebuildRow {
+        RebuildRow {
+            subject: subject.to_owned(),
+            beside: beside.to_owned(),
+            data_strips: 1,
+            bytes_per_s: 1.0,
+            cpu_us_per_mib: 1.0,
+            ceiling_bytes_per_s: 1.0,
+            of_ceiling: 1.0,
+            one_member_bytes_per_s: 1.0,
+            of_one_member: 1.0,
+            alone_p99_us: None,
+            beside_p99_us: None,
+            target_us: None,
+            of_target: None,
+        }
     }
 }

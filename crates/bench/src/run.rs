@@ -305,14 +305,14 @@ impl Run<'_> {
         }
         self.report
             .rebuilds
-            .push(idle.row(&subject, "idle".to_owned()));
+            .push(idle.row(&subject, shape.k, "idle".to_owned()));
         for ((load, _, policy, aims), (rebuilds, series)) in foreground.iter().zip(&beside) {
             let state = if *aims { "throttled" } else { "rebuilding" };
             let row = series.row((&subject, state), *load, *policy);
             self.report.rows.push(row);
             let aim = if *aims { "target" } else { "" };
             let what = [load.name().as_str(), policy.unwrap_or_default(), aim].join(" ");
-            let row = rebuilds.row(&subject, what.trim_end().to_owned());
+            let row = rebuilds.row(&subject, shape.k, what.trim_end().to_owned());
             self.report.rebuilds.push(row);
         }
         Ok(())
@@ -421,7 +421,7 @@ impl Rebuilds {
         self.all.push((rebuilt, ceiling));
     }
 
-    fn row(&self, subject: &str, beside: String) -> RebuildRow {
+    fn row(&self, subject: &str, data_strips: u64, beside: String) -> RebuildRow {
         let rates = || self.all.iter().map(|(rebuilt, _)| rebuilt.bytes_per_s);
         let cpu = self.all.iter().map(|(rebuilt, _)| rebuilt.cpu_ns_per_mib);
         let all = || self.all.iter().map(|(_, ceiling)| ceiling.all);
@@ -433,6 +433,7 @@ impl Rebuilds {
         RebuildRow {
             subject: subject.to_owned(),
             beside,
+            data_strips,
             bytes_per_s: median(rates()),
             cpu_us_per_mib: median(cpu) / 1e3,
             ceiling_bytes_per_s: median(all()),

@@ -11,6 +11,7 @@ pub mod catalogue;
 pub mod cost;
 pub mod drive;
 pub mod durability;
+pub mod engine;
 pub mod host;
 pub mod load;
 pub mod page;

@@ -4,32 +4,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::drive::{Drive, End};
+use crate::engine::Engine;
 use crate::host::Host;
 use crate::load::Load;
 use crate::shape::Shape;
 use crate::speed::{Limit, busy};
 use crate::value::{Figure, Source};
-
-/// Which engine rebuilds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Engine {
-    /// This one: as fast as the slowest of new drive, survivors and cores.
-    #[default]
-    Strake,
-    /// Linux md as it is set when installed: `speed_limit_max` of 200 000 KiB/s.
-    Md,
-}
-
-impl Engine {
-    /// Bytes a second that it rebuilds at most, whatever the drives can.
-    pub fn cap(self) -> Option<f64> {
-        match self {
-            Engine::Strake => None,
-            Engine::Md => Some(200_000.0 * 1024.0),
-        }
-    }
-}
 
 /// How fast a member is rebuilt, and what holds it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -124,7 +104,8 @@ pub fn rebuild(
                 // What requests leave, and at least the share that the engine takes for it.
                 let left = (mix - reads - writes).clamp(0.0, 1.0).max(least);
                 let new = (1.0 - writes).max(least);
-                Some(rate(drive, shape, host, end, (left, new), engine).0)
+                let (by_parts, _) = rate(drive, shape, host, end, (left, new), engine);
+                Some(by_parts.min(engine.loaded_cap(end)))
             };
             Some((at(End::Worst)?, at(End::Best)?))
         })

@@ -25,6 +25,8 @@ pub enum Limit {
     Links,
     /// The cores.
     Cpu,
+    /// The engine, whatever drives and cores could do.
+    Engine,
     /// Too few requests are in flight for more.
     Depth,
     /// The load asks for no more.
@@ -38,6 +40,7 @@ impl Limit {
             Limit::Drives => "drives",
             Limit::Links => "links",
             Limit::Cpu => "CPU",
+            Limit::Engine => "engine",
             Limit::Depth => "requests in flight",
             Limit::Asked => "asks for no more",
         }
@@ -83,6 +86,8 @@ struct Demand {
     cpu: f64,
     /// Of the machine's way to drives.
     device: f64,
+    /// Of what the engine itself limits.
+    engine: f64,
 }
 
 impl Demand {
@@ -95,6 +100,7 @@ impl Demand {
             uplink: self.uplink * rate,
             cpu: self.cpu * rate,
             device: self.device * rate,
+            engine: self.engine * rate,
         }
     }
 
@@ -107,6 +113,7 @@ impl Demand {
             uplink: self.uplink + other.uplink,
             cpu: self.cpu + other.cpu,
             device: self.device + other.device,
+            engine: self.engine + other.engine,
         }
     }
 
@@ -124,6 +131,7 @@ impl Demand {
                 Limit::Links,
             ),
             (self.cpu.max(self.device), Limit::Cpu),
+            (self.engine, Limit::Engine),
         ];
         parts
             .into_iter()
@@ -184,6 +192,7 @@ impl Case<'_> {
             device: host
                 .device_iops
                 .map_or(0.0, |most| ios / self.end.more(most)),
+            engine: host.engine.busy(self.shape, load, self.state, self.end),
             ..here
         })
     }
@@ -369,13 +378,15 @@ fn source_of(drive: &Drive, host: &Host, loads: &[Load], load: &Load, limits: &[
             Limit::Cpu => {
                 let device = host.device_iops.map(|most| most.source);
                 let cpu = [host.cores, host.request, host.io].map(|f| f.source);
-                cpu.into_iter().chain(device).collect()
+                let byte = (load.read_percent < 100).then_some(host.byte.source);
+                cpu.into_iter().chain(byte).chain(device).collect()
             }
             Limit::Depth => {
                 let reads = Some(drive.read_latency.source);
                 let writes = (load.read_percent < 100).then_some(drive.write_latency.source);
                 reads.into_iter().chain(writes).collect()
             }
+            Limit::Engine => vec![Source::DataSheet],
             Limit::Asked => vec![Source::Given],
         }
     };

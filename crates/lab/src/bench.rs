@@ -6,15 +6,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use strake_engine::event::{ArrayState, Command, JobKind, MemberState, Op, Reply, Request};
+use strake_engine::event::{
+    ArrayState, Command, Completion, JobKind, MemberState, Op, Reply, Request,
+};
 use strake_engine::units::{DeviceId, RequestId, Slot};
 use strake_engine::{Buf, Slice};
 use strake_flash::{Counters, Op as DriveOp};
 use strake_foresight::load::Load;
 use strake_format::ScrubMode;
 
-use crate::event::{Event, Queue};
-use crate::machine::Machines;
+use crate::event::{Event, Owner, Queue};
+use crate::machine::{Machines, Written};
 use crate::member::Member;
 use crate::setup::Setup;
 use crate::source::{Chance, Source, Tally};
@@ -148,13 +150,16 @@ pub struct Lab {
     replies: Vec<Reply>,
     pending: BTreeMap<u64, Pending>,
     asked: u64,
+    /// Bytes of all writes that loads have asked for.
+    asked_to_write: u64,
     sources: Vec<Source>,
     /// Which step it is: a request of one that is over is followed by none.
     epoch: u64,
     target: Target,
-    cores: Vec<f64>,
     zeros: Buf,
     counting: bool,
+    /// Of the step before: share of the cores' time that was used.
+    cpu_busy: Option<f64>,
     /// Which device is in each slot.
     slots: Vec<usize>,
 }
@@ -175,7 +180,6 @@ impl Lab {
             member.condition();
         }
         let machines = Machines::new(&setup, &mut members)?;
-        let cores = setup.host.cores.max(1) as usize;
         let mut lab = Lab {
             slots: (0..members.len()).collect(),
             members,
@@ -185,10 +189,11 @@ impl Lab {
             replies: Vec::new(),
             pending: BTreeMap::new(),
             asked: 0,
+            asked_to_write: 0,
             sources: Vec::new(),
             epoch: 0,
             target: Target::Array,
-            cores: vec![0.0; cores],
+            cpu_busy: None,
             zeros: Buf::zeroed(64 << 20),
             counting: false,
             setup,
@@ -231,6 +236,22 @@ impl Lab {
     pub fn wear(&self) -> Wear {
         let of = |device: &usize| self.members[*device].counters().clone();
         self.slots.iter().map(of).collect()
+    }
+
+    /// Bytes of all writes that loads have asked for so far.
+    pub fn asked_to_write(&self) -> u64 {
+        self.asked_to_write
+    }
+
+    /// What was written to members so far, by its purpose.
+    pub fn written(&self) -> Written {
+        self.machines.written
+    }
+
+    /// Share of the cores' time that the last step used while it counted; `None` where no cores are
+    /// modelled.
+    pub fn cpu_busy(&self) -> Option<f64> {
+        self.cpu_busy
     }
 
     // ---- steps --------------------------------------------------------------------------------
@@ -377,7 +398,7 @@ impl Lab {
         Ok(job)
     }
 
-    fn job(&self, from: u64, bytes: f64, waf: Option<f64>) -> Job {
+    fn job(&mut self, from: u64, bytes: f64, waf: Option<f64>) -> Job {
         let seconds = (self.now - from) as f64 / 1e9;
         let bytes_per_s = bytes / seconds;
         let full = self.setup.drive.capacity as f64;
@@ -505,18 +526,10 @@ impl Lab {
                 device: (self.target == Target::Drives).then_some(self.slots[drive]),
             },
         );
-        // The host's work comes first; each core does one thing at a time.
-        let host = self.setup.host;
-        let base = if place.is_read {
-            host.read_ns
-        } else {
-            host.write_ns
-        };
-        let work = base + host.byte_ns * bytes as f64;
-        let cores = self.cores.len() as u64;
-        let core = &mut self.cores[(id % cores) as usize];
-        *core = core.max(self.now as f64) + work;
-        let at = *core as u64;
+        // The core's work comes first.
+        let written = if place.is_read { 0 } else { bytes };
+        self.asked_to_write += written;
+        let at = self.machines.cores.request(id, written, self.now);
         if at > self.now {
             self.queue.at(at, Event::Ask(id));
             return Ok(());
@@ -580,13 +593,15 @@ impl Lab {
     /// Counting begins anew.
     fn count(&mut self) {
         self.counting = true;
+        self.machines.cores.count();
         for source in &mut self.sources {
             source.tally = Tally::default();
         }
     }
 
     /// What was counted since then, for each load as it was given.
-    fn reached(&self, from: u64) -> Vec<Reached> {
+    fn reached(&mut self, from: u64) -> Vec<Reached> {
+        self.cpu_busy = self.machines.cores.busy((self.now - from) as f64);
         let seconds = ((self.now - from) as f64 / 1e9).max(1e-9);
         let drives = match self.target {
             Target::Array => 1,
@@ -673,8 +688,15 @@ impl Lab {
                 break;
             };
             match event {
-                Event::Io(owner, DeviceId(_), completion) => {
-                    self.machines.complete(time, owner, completion);
+                Event::Io(owner, DeviceId(_), completion) => self.completed(owner, completion),
+                Event::Handled(shard, completion) => {
+                    self.machines
+                        .complete(time, Owner::Shard(shard), completion);
+                }
+                Event::Send(shard, io) => {
+                    let owner = Owner::Shard(shard);
+                    let (members, queue) = (&mut self.members, &mut self.queue);
+                    self.machines.send(time, owner, io, members, queue);
                 }
                 Event::Raw(id) => self.answered(id)?,
                 Event::ArrayTick => self.machines.array_tick(time),
@@ -690,6 +712,18 @@ impl Lab {
         }
         self.rest()?;
         Ok(true)
+    }
+
+    /// A member's I/O is over: the shard handles that when its core is free.
+    fn completed(&mut self, owner: Owner, completion: Completion) {
+        if let Owner::Shard(shard) = owner {
+            let at = self.machines.cores.handle(usize::from(shard), self.now);
+            if at > self.now {
+                self.queue.at(at, Event::Handled(shard, completion));
+                return;
+            }
+        }
+        self.machines.complete(self.now, owner, completion);
     }
 
     /// Lets the machines come to rest, and gives the loads their answers, until neither has more.

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use strake_engine::event::Completion;
+use strake_engine::event::{Completion, MemberIo};
 use strake_engine::units::DeviceId;
 
 /// The machine that an I/O belongs to.
@@ -32,6 +32,9 @@ impl Way {
 
     /// When an I/O that is sent now reaches its drive.
     pub(crate) fn reaches(&mut self, now: u64) -> u64 {
+        if self.each == 0.0 {
+            return now;
+        }
         self.free = self.free.max(now as f64) + self.each;
         (self.free as u64).max(now)
     }
@@ -41,6 +44,10 @@ impl Way {
 pub(crate) enum Event {
     /// A member's I/O ends.
     Io(Owner, DeviceId, Completion),
+    /// A shard's core has handled the end of a member's I/O.
+    Handled(u16, Completion),
+    /// A shard's core sends an I/O.
+    Send(u16, MemberIo),
     /// An I/O of a drive without an array ends.
     Raw(u64),
     /// The array may have something to do.

@@ -15,7 +15,9 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod cpu;
 mod event;
+pub mod forecast;
 mod machine;
 mod member;
 mod setup;
@@ -23,4 +25,5 @@ mod source;
 pub mod steady;
 
 pub use bench::{Job, Lab, LabError, Reached, Target, Until, Wear};
-pub use setup::{Host, Setup};
+pub use machine::Written;
+pub use setup::{Cpu, Host, Setup};

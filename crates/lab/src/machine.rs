@@ -14,6 +14,7 @@ use strake_format::{
 };
 
 use crate::bench::LabError;
+use crate::cpu::Cores;
 use crate::event::{self, Owner, Queue, Way};
 use crate::member::Member;
 use crate::setup::Setup;
@@ -28,6 +29,47 @@ const LOGS_PER_BLOCK: u64 = 4;
 const SHARD_MEMORY: usize = 192 << 20;
 const CLEAN_AFTER_MS: u64 = 5000;
 
+/// Bytes that were written to members, by their purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Data in place.
+    pub data: u64,
+    /// Parity in place.
+    pub parity: u64,
+    /// The stripe log.
+    pub log: u64,
+    /// Superblocks and the region map.
+    pub metadata: u64,
+    /// Rebuilds.
+    pub rebuild: u64,
+}
+
+impl Written {
+    fn count(&mut self, io: &MemberIo) {
+        if let IoKind::Write { data, purpose, .. } = &io.kind {
+            let of = match purpose {
+                WritePurpose::Data => &mut self.data,
+                WritePurpose::Parity => &mut self.parity,
+                WritePurpose::Log => &mut self.log,
+                WritePurpose::Metadata => &mut self.metadata,
+                WritePurpose::Rebuild => &mut self.rebuild,
+            };
+            *of += data.len as u64;
+        }
+    }
+
+    /// What was written since an earlier count.
+    pub(crate) fn since(&self, before: &Written) -> Written {
+        Written {
+            data: self.data - before.data,
+            parity: self.parity - before.parity,
+            log: self.log - before.log,
+            metadata: self.metadata - before.metadata,
+            rebuild: self.rebuild - before.rebuild,
+        }
+    }
+}
+
 /// See the module.
 pub(crate) struct Machines {
     pub(crate) array: Array,
@@ -41,6 +83,10 @@ pub(crate) struct Machines {
     started: bool,
     /// The way to the drives.
     pub(crate) way: Way,
+    /// The cores of the shards.
+    pub(crate) cores: Cores,
+    /// What was written to members, by its purpose.
+    pub(crate) written: Written,
     /// Something happened that changes the state of the array.
     pub(crate) news: bool,
     pub(crate) layout: strake_format::Layout,
@@ -96,7 +142,7 @@ fn spec(setup: &Setup, members: &[Member]) -> CreateSpec {
         tiny: Some(Tiny {
             align_bytes: 1 << 20,
             log_bytes: setup.block_bytes() / LOGS_PER_BLOCK,
-            log_shards: setup.shards,
+            log_shards: setup.shards(),
             region_bytes,
             page_regions: None,
         }),
@@ -128,7 +174,7 @@ impl Machines {
             });
         }
         let layout = made.superblocks[0].layout;
-        let shards = logs::shards_for(&made.superblocks[0], setup.shards);
+        let shards = logs::shards_for(&made.superblocks[0], setup.shards());
         let options = StartOptions {
             shards,
             force: false,
@@ -146,6 +192,7 @@ impl Machines {
         let shard = |index| Shard::new(ShardNo(index), shards, ready.clone(), Pool::new(&stock));
         let shards: Vec<Shard> = (0..shards).map(shard).collect();
         array.start(Time(0));
+        let data_strips = geometry.k as f64;
         Ok(Machines {
             array,
             router: Router::new(geometry, shards.len() as u16, 0),
@@ -156,6 +203,8 @@ impl Machines {
             array_touched: true,
             started: false,
             way: Way::of(setup.host.device_iops),
+            cores: Cores::new(setup.host.cpu, shards.len(), data_strips),
+            written: Written::default(),
             news: true,
             layout,
             shards,
@@ -215,6 +264,22 @@ impl Machines {
         }
     }
 
+    /// Gives an I/O to its member.
+    pub(crate) fn send(
+        &mut self,
+        now: u64,
+        owner: Owner,
+        io: MemberIo,
+        members: &mut [Member],
+        queue: &mut Queue,
+    ) {
+        self.written.count(&io);
+        let at = self.way.reaches(now);
+        let device = io.device;
+        let (end, completion) = members[device.0 as usize].io(at, io);
+        queue.at(end, event::Event::Io(owner, device, completion));
+    }
+
     pub(crate) fn array_tick(&mut self, now: u64) {
         self.array_tick = None;
         if self.array.deadline().is_some_and(|at| at.0 <= now) {
@@ -269,8 +334,11 @@ impl Machines {
             any = true;
             match output {
                 ShardOutput::Io(io) => {
-                    let at = self.way.reaches(now);
-                    send(at, Owner::Shard(shard as u16), io, members, queue);
+                    let at = self.cores.send(shard, &io, now);
+                    match at > now {
+                        true => queue.at(at, event::Event::Send(shard as u16, io)),
+                        false => self.send(now, Owner::Shard(shard as u16), io, members, queue),
+                    }
                 }
                 ShardOutput::Reply(reply) => replies.extend(self.router.join(reply)),
                 ShardOutput::Message(message) => {
@@ -307,10 +375,7 @@ impl Machines {
         while let Some(output) = self.array.poll() {
             any = true;
             match output {
-                ArrayOutput::Io(io) => {
-                    let at = self.way.reaches(now);
-                    send(at, Owner::Array, io, members, queue);
-                }
+                ArrayOutput::Io(io) => self.send(now, Owner::Array, io, members, queue),
                 ArrayOutput::Reply(reply) => replies.extend(self.router.join(reply)),
                 ArrayOutput::Message(ShardNo(shard), message) => {
                     self.touched[usize::from(shard)] = true;
@@ -353,11 +418,4 @@ impl Machines {
             }
         }
     }
-}
-
-/// Gives an I/O to its member, which it reaches at that time.
-fn send(now: u64, owner: Owner, io: MemberIo, members: &mut [Member], queue: &mut Queue) {
-    let device = io.device;
-    let (end, completion) = members[device.0 as usize].io(now, io);
-    queue.at(end, event::Event::Io(owner, device, completion));
 }

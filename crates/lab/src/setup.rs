@@ -2,6 +2,7 @@
 
 use strake_flash::{Geometry, Latency, Spec, Timing};
 use strake_foresight::drive::Drive;
+use strake_foresight::value::Figure;
 use strake_foresight::wear::spare_of;
 use strake_format::{Level, Settings, WriteHole};
 
@@ -17,30 +18,54 @@ const READ_TAIL: [f64; 2] = [1.5, 4.0];
 /// The mean of such a distribution, as a multiple of its median.
 const READ_MEAN: f64 = 1.060;
 
-/// What requests cost the host.
+/// Most shards of a modelled array: a log area of a scaled drive has room for no more. More cores
+/// make each shard faster.
+const SHARDS_MOST: u32 = 16;
+
+/// What requests cost in CPU time, nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cpu {
+    /// Cores, a shard on each.
+    pub cores: u32,
+    /// A request, beside its drives' I/Os.
+    pub request_ns: f64,
+    /// An I/O of a drive, from the engine to its completion.
+    pub io_ns: f64,
+    /// A byte that is written to the array: copy and parity.
+    pub byte_ns: f64,
+    /// A byte of a drive that a rebuild reads or writes.
+    pub check_ns: f64,
+}
+
+/// What limits beside the drives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Host {
-    /// Cores that serve.
-    pub cores: u32,
-    /// CPU time of a read, nanoseconds.
-    pub read_ns: f64,
-    /// CPU time of a write, nanoseconds.
-    pub write_ns: f64,
-    /// CPU time for each byte, nanoseconds.
-    pub byte_ns: f64,
+    /// The cores; `None`: CPU time is never the limit.
+    pub cpu: Option<Cpu>,
     /// I/Os of drives that the machine carries a second, whatever its cores; none is no limit.
     pub device_iops: Option<f64>,
 }
 
 impl Host {
-    /// So many cores that the drives are the limit.
+    /// Drives and their links are the only limits.
     pub fn unlimited() -> Host {
         Host {
-            cores: 1,
-            read_ns: 0.0,
-            write_ns: 0.0,
-            byte_ns: 0.0,
+            cpu: None,
             device_iops: None,
+        }
+    }
+
+    /// The planner's machine, each figure at the middle of its range.
+    pub fn of(host: &strake_foresight::host::Host) -> Host {
+        Host {
+            cpu: Some(Cpu {
+                cores: host.cores.middle().round().max(1.0) as u32,
+                request_ns: host.request.middle() * 1e9,
+                io_ns: host.io.middle() * 1e9,
+                byte_ns: host.byte.middle() * 1e9,
+                check_ns: host.check.middle() * 1e9,
+            }),
+            device_iops: host.device_iops.map(Figure::middle),
         }
     }
 }
@@ -64,7 +89,7 @@ pub struct Setup {
     pub settings: Settings,
     /// What requests cost.
     pub host: Host,
-    /// Shards of the engine.
+    /// Shards of the engine, where no cores are modelled.
     pub shards: u16,
     /// Units that a modelled drive has: 64 K and more reach steady state.
     pub units: u32,
@@ -90,6 +115,14 @@ impl Setup {
             units: 64 << 10,
             handles: 1,
             seed: 1,
+        }
+    }
+
+    /// Shards: one on each core, where cores are modelled.
+    pub(crate) fn shards(&self) -> u16 {
+        match self.host.cpu {
+            Some(cpu) => cpu.cores.clamp(1, SHARDS_MOST) as u16,
+            None => self.shards,
         }
     }
 

@@ -3,6 +3,7 @@
 
 use strake_foresight::catalogue;
 use strake_foresight::drive::Drive;
+use strake_foresight::engine::Engine;
 use strake_foresight::host::Host;
 use strake_foresight::load::Load;
 use strake_foresight::plan::predict;
@@ -70,6 +71,8 @@ fn host() -> Host {
         check: none,
         device_iops: None,
         uplink: None,
+        engine: Engine::Strake,
+        origins: Vec::new(),
     }
 }
 

@@ -3,7 +3,7 @@
 use strake_foresight::catalogue;
 use strake_foresight::load::Load;
 use strake_format::{Level, WriteHole};
-use strake_lab::{Lab, Reached, Setup, Target, Until};
+use strake_lab::{Cpu, Host, Lab, Reached, Setup, Target, Until};
 
 fn setup(members: u8, level: Level) -> Setup {
     let drive = catalogue::builtin().find("D5-P5336-61.44");
@@ -223,4 +223,43 @@ fn what_cannot_be_is_refused_by_name() {
     };
     let said = error(odd);
     assert!(said.contains("100000"), "{said}");
+}
+
+/// Cores that are the limit: a read costs a request and an I/O, and the same seed gives the same.
+#[test]
+fn cores_limit_what_drives_could_and_say_so() {
+    let cpu = Cpu {
+        cores: 2,
+        request_ns: 1000.0,
+        io_ns: 1000.0,
+        byte_ns: 0.1,
+        check_ns: 0.05,
+    };
+    let with = |cores: Option<u32>| Setup {
+        host: Host {
+            cpu: cores.map(|cores| Cpu { cores, ..cpu }),
+            device_iops: None,
+        },
+        units: 16 << 10,
+        ..setup(5, Level::Raid5)
+    };
+    let reads = |cores: Option<u32>| {
+        let mut lab = Lab::new(with(cores)).expect("a lab");
+        lab.fill(1.0).expect("filled");
+        let reached = run(&mut lab, "rand-read:4K:512", 0.2);
+        (reached, lab.cpu_busy())
+    };
+    // 2 cores, 2 us a read.
+    let (two, busy) = reads(Some(2));
+    near("two cores", two.read_iops, 1e6, 0.05);
+    assert!(busy.is_some_and(|busy| busy > 0.95), "{busy:?}");
+    assert_eq!(reads(Some(2)), (two, busy));
+    let (four, _) = reads(Some(4));
+    near("four cores", four.read_iops, 2e6, 0.05);
+    // More cores than shards: drives and requests in flight are the limit, as without cores.
+    let (many, busy) = reads(Some(64));
+    let (none, unknown) = reads(None);
+    near("64 cores", many.read_iops, none.read_iops, 0.05);
+    assert!(busy.is_some_and(|busy| busy < 0.3), "{busy:?}");
+    assert_eq!(unknown, None);
 }

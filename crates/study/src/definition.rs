@@ -18,6 +18,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use strake_foresight::load::{Load, size};
 use strake_format::Level;
+use strake_lab::Cpu;
 use toml::Spanned;
 
 use crate::rig::{Target, Until};
@@ -53,6 +54,8 @@ pub struct Study {
     /// I/Os of drives that the machine of the study carried a second, where the published figures
     /// show such a limit: that of the modelled machine.
     pub device_iops: Option<f64>,
+    /// CPU time of the modelled machine; none is never the limit.
+    pub cpu: Option<Cpu>,
     /// In order.
     pub cases: Vec<Case>,
     /// The file as it was read.
@@ -329,6 +332,17 @@ impl<'de> Deserialize<'de> for Value {
     }
 }
 
+/// CPU time in seconds, as in a host file of `plan`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CpuFile {
+    cores: u32,
+    request: f64,
+    io: f64,
+    byte: f64,
+    check: f64,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StudyFile {
@@ -340,6 +354,7 @@ struct StudyFile {
     about: String,
     drive: String,
     device_iops: Option<Spanned<f64>>,
+    cpu: Option<Spanned<CpuFile>>,
     #[serde(default)]
     case: Vec<Spanned<CaseFile>>,
 }
@@ -528,6 +543,7 @@ fn study(read: StudyFile, text: &str) -> Result<Study, Wrong> {
     });
     Ok(Study {
         device_iops: device_iops.transpose()?,
+        cpu: read.cpu.map(cpu).transpose()?,
         name: plain(read.name)?,
         title: read.title,
         source: read.source,
@@ -535,6 +551,25 @@ fn study(read: StudyFile, text: &str) -> Result<Study, Wrong> {
         drive: read.drive,
         cases,
         text: text.to_owned(),
+    })
+}
+
+fn cpu(file: Spanned<CpuFile>) -> Result<Cpu, Wrong> {
+    let (at, file) = (file.span(), file.into_inner());
+    if !(1..=4096).contains(&file.cores) {
+        return wrong(&at, format!("{} is not 1 to 4096 cores", file.cores));
+    }
+    let times = [file.request, file.io, file.byte, file.check];
+    if let Some(time) = times.iter().find(|time| !(0.0..=1e-3).contains(*time)) {
+        return wrong(&at, format!("{time} is not 0 to 1e-3 seconds"));
+    }
+    let [request_ns, io_ns, byte_ns, check_ns] = times.map(|time| time * 1e9);
+    Ok(Cpu {
+        cores: file.cores,
+        request_ns,
+        io_ns,
+        byte_ns,
+        check_ns,
     })
 }
 
@@ -835,6 +870,30 @@ kind = "P"
         assert_eq!(*simulated, Until::Time { ramp, run });
         assert_eq!(case.steps[1].fio["iodepth"], "64");
         assert_eq!(case.expect[0].published, Some(12.3e9));
+    }
+
+    #[test]
+    fn a_study_may_have_cores() {
+        let with = |cpu: &str| SMALL.replacen("drive =", &format!("cpu = {cpu}\ndrive ="), 1);
+        let right = with("{ cores = 8, request = 1e-6, io = 2e-6, byte = 1e-10, check = 5e-11 }");
+        let cpu = Study::parse("f", &right)
+            .expect("a study")
+            .cpu
+            .expect("given");
+        assert_eq!((cpu.cores, cpu.io_ns.round()), (8, 2000.0));
+        let none = "{ cores = 0, request = 1e-6, io = 2e-6, byte = 1e-10, check = 5e-11 }";
+        let said = Study::parse("f", &with(none))
+            .expect_err("no core")
+            .to_string();
+        assert!(
+            said.contains("line 3") && said.contains("4096 cores"),
+            "{said}"
+        );
+        let slow = "{ cores = 1, request = 1, io = 2e-6, byte = 1e-10, check = 5e-11 }";
+        let said = Study::parse("f", &with(slow))
+            .expect_err("slow")
+            .to_string();
+        assert!(said.contains("seconds"), "{said}");
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Rigs for Simulated {
         }
         let host = Host {
             device_iops: study.device_iops,
-            ..Host::unlimited()
+            cpu: study.cpu,
         };
         let setup = Setup {
             host,
@@ -164,6 +164,18 @@ impl Rig for SimulatedRig {
             }
         };
         let all = self.lab.run(target, &loads, until);
+        if let Some(busy) = self.lab.cpu_busy() {
+            let limit = if busy > 0.95 {
+                ": the CPU is the limit"
+            } else {
+                ""
+            };
+            let note = format!(
+                "the modelled cores were busy {:.0} % of the time{limit}",
+                100.0 * busy
+            );
+            self.notes.push(note);
+        }
         all.map(reached).map_err(failed("load"))
     }
 

@@ -63,7 +63,8 @@ const TABLE: [Arrows; 13] = [
     Arrows {
         of: "strake-bench",
         normal: &["strake-runtime", "strake-engine", "strake-format"],
-        tests: &[],
+        // That the planner reads the host file that it writes.
+        tests: &["strake-foresight"],
     },
     // A model of a drive that knows nothing of arrays.
     Arrows {
@@ -103,6 +104,7 @@ const TABLE: [Arrows; 13] = [
             "strake-engine",
             "strake-format",
             "strake-foresight",
+            "strake-lab",
             "strake-study",
         ],
         tests: &[],

@@ -6,6 +6,7 @@
 
 mod assumed;
 mod entry;
+pub(crate) mod sourced;
 
 use crate::drive::Drive;
 
@@ -34,14 +35,14 @@ pub enum CatalogueError {
         what: String,
     },
     /// A value that is none.
-    #[error("line {line}: {key} of drive {drive}: {what}")]
+    #[error("line {line}: {key} of {of}: {what}")]
     Value {
         /// Line of the file, from 1.
         line: usize,
-        /// Key of the drive's table.
+        /// Key of the table.
         key: String,
-        /// Name of the drive.
-        drive: String,
+        /// What it is of: a drive by its name, or the host.
+        of: String,
         /// What is wrong with the value, and what is taken.
         what: String,
     },

@@ -111,12 +111,12 @@ fn remarks(plans: &[(Asked, Plan)]) -> Markup {
             }
             table {
                 thead { tr {
-                    th scope="col" { "figure of the drive" }
+                    th scope="col" { "figure of the drive or the machine" }
                     th scope="col" { "source" }
                     th scope="col" { "date" }
                 } }
                 tbody {
-                    @for origin in &plan.sources {
+                    @for origin in plan.sources.iter().chain(&plan.machine.sources) {
                         tr {
                             th scope="row" { (origin.figure) }
                             td { (origin.source) }

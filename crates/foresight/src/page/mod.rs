@@ -3,6 +3,7 @@
 
 pub mod chart;
 mod html;
+mod simulated;
 pub mod words;
 
 pub use html::page;

@@ -1,5 +1,6 @@
 //! Figures of a plan as people read them, in sections: for terminals and for pages.
 
+use super::simulated;
 use crate::plan::{LoadPlan, Plan};
 use crate::speed::Rate;
 use crate::value::{Figure, Source};
@@ -110,6 +111,7 @@ pub fn time(figure: Figure) -> String {
     scaled(
         figure,
         &[
+            (1e-9, "ns"),
             (1e-6, "µs"),
             (1e-3, "ms"),
             (1.0, "s"),
@@ -138,7 +140,7 @@ pub fn money(figure: Figure) -> String {
     scaled(figure, &[(1.0, "$"), (1e3, "k$"), (1e6, "M$")])
 }
 
-fn line(name: impl Into<String>, value: String, source: Source) -> Line {
+pub(super) fn line(name: impl Into<String>, value: String, source: Source) -> Line {
     Line {
         name: name.into(),
         value,
@@ -158,6 +160,7 @@ fn given(name: &str, value: String) -> Line {
 pub fn sections(plan: &Plan) -> Vec<Section> {
     let mut all = vec![
         shape(plan),
+        machine(plan),
         rates("Rates, each load alone", &plan.rates),
         Section {
             title: "Write amplification: RAID × indirection unit × collection + log",
@@ -180,8 +183,13 @@ pub fn sections(plan: &Plan) -> Vec<Section> {
                 .lines
                 .push(line("flash is used up in", value, life.source));
         }
-        all.insert(2, asked);
+        all.insert(3, asked);
     }
+    all.extend(
+        plan.simulated
+            .iter()
+            .flat_map(|of| simulated::sections(of, plan)),
+    );
     all
 }
 
@@ -191,6 +199,7 @@ fn shape(plan: &Plan) -> Section {
         lines: vec![
             given("drive", plan.drive.clone()),
             given("array", plan.shape.clone()),
+            given("engine", plan.engine.as_str().to_owned()),
             line("usable", bytes(plan.usable_bytes), plan.usable_bytes.source),
             given(
                 "may be lost",
@@ -200,6 +209,25 @@ fn shape(plan: &Plan) -> Section {
                     n => format!("{n} members of each group"),
                 },
             ),
+        ],
+    }
+}
+
+fn machine(plan: &Plan) -> Section {
+    let of = &plan.machine;
+    let each = |name: &str, f: Figure| line(name, time(f), f.source);
+    let rate_of = |name: &str, f: Figure| {
+        let per_s = f.map(f.source, |seconds| 1.0 / seconds);
+        line(name, rate(per_s), f.source)
+    };
+    Section {
+        title: "Machine: CPU time",
+        lines: vec![
+            line("cores", range(of.cores, 1.0, ""), of.cores.source),
+            each("a request", of.request_s),
+            each("an I/O of a drive", of.io_s),
+            rate_of("copy and parity of a core", of.byte_s),
+            rate_of("rebuild and scrub of a core", of.check_s),
         ],
     }
 }

@@ -5,6 +5,7 @@
 
 mod join;
 pub mod search;
+pub mod simulation;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,9 +15,10 @@ pub use join::plan;
 use crate::cost::{self, Cost};
 use crate::drive::{Drive, Origin};
 use crate::durability::Durability;
+use crate::engine::Engine;
 use crate::host::Host;
 use crate::load::Load;
-use crate::rebuild::{Engine, Rebuild};
+use crate::rebuild::Rebuild;
 use crate::shape::Shape;
 use crate::speed::{Limit, Rate, State, rates};
 use crate::value::{Figure, Source};
@@ -79,8 +81,6 @@ pub struct Asked {
     pub written: f64,
     /// Share of the drives' time that a rebuild has beside requests that would take all.
     pub share: Figure,
-    /// Which engine rebuilds.
-    pub engine: Engine,
     /// Settings of durability.
     pub preset: Preset,
     /// Money.
@@ -106,7 +106,6 @@ impl Asked {
             // What was measured of another engine at priority 80 (0.316 of 7.0 GB/s: 4.5 %), and
             // this one's default priority (50 of 100).
             share: assumed(0.045, 0.5),
-            engine: Engine::Strake,
             preset: Preset::Own,
             terms: cost::Terms::default(),
             hold: None,
@@ -144,6 +143,37 @@ pub struct Times {
     pub scrub_loaded_s: Option<Figure>,
 }
 
+/// The machine as it is planned with: CPU times are seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Machine {
+    /// Cores that serve the array.
+    pub cores: Figure,
+    /// CPU time of a request beside its drives' I/Os.
+    pub request_s: Figure,
+    /// CPU time of a read or a write of a drive.
+    pub io_s: Figure,
+    /// CPU time of a byte that is written to the array.
+    pub byte_s: Figure,
+    /// CPU time of a byte of a drive in a rebuild or a scrub.
+    pub check_s: Figure,
+    /// Where measured figures come from.
+    pub sources: Vec<Origin>,
+}
+
+impl Machine {
+    /// Of a host.
+    pub fn of(host: &Host) -> Machine {
+        Machine {
+            cores: host.cores,
+            request_s: host.request,
+            io_s: host.io,
+            byte_s: host.byte,
+            check_s: host.check,
+            sources: host.origins.clone(),
+        }
+    }
+}
+
 /// What drives, shape and loads give.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Plan {
@@ -163,6 +193,10 @@ pub struct Plan {
     pub spares: u8,
     /// Members of a group that may be lost.
     pub tolerance: u8,
+    /// The engine that serves.
+    pub engine: Engine,
+    /// The machine.
+    pub machine: Machine,
     /// Bytes for data.
     pub usable_bytes: Figure,
     /// Four common loads, each alone.
@@ -181,6 +215,9 @@ pub struct Plan {
     pub cost: Cost,
     /// Where figures of the drive come from.
     pub sources: Vec<Origin>,
+    /// The same shape and loads, simulated; only where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<simulation::Simulation>,
     /// Figures of the drive that nothing is known of: ranges.
     pub assumed: Vec<String>,
     /// What to know of it.

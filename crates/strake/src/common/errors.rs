@@ -117,6 +117,12 @@ catalogue! {
     /// A catalogue of drives that cannot be read.
     CatalogueInvalid, "catalogue-invalid", Usage,
         "correct the line that is named; docs/how-to/plan.md shows a drive";
+    /// A host file of `plan` that cannot be read.
+    HostFileInvalid, "host-file-invalid", Usage,
+        "correct the line that is named, or write the file anew: cargo xtask bench system --host FILE";
+    /// A shape or a drive that `plan --simulate` has no model of.
+    NotSimulated, "not-simulated", Usage,
+        "plan it by formula alone: leave --simulate out";
     /// Not a load.
     LoadInvalid, "load-invalid", Usage, "give a load as rand-read:4K:90 or seq-write:1M:38:2GB";
     /// A figure of `plan` that makes no sense.

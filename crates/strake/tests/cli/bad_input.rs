@@ -706,6 +706,11 @@ const ROWS: &[(&str, i32, &str)] = &[
     ("top extra", 2, "usage"),
     ("plan --drive nope --level 5", 3, "drive-unknown"),
     ("plan --drive D5-P5336-61.44 --level 5", 2, "usage"),
+    (
+        "plan --capacity 8TB --level 5 --count 5 --host-file /dev/null",
+        2,
+        "host-file-invalid",
+    ),
     ("study list extra", 2, "usage"),
     ("study show nope", 3, "study-not-found"),
     ("study show $none.toml", 3, "file-not-found"),

@@ -263,6 +263,7 @@ fn plans_of_what_cannot_be_are_refused() {
         ("--compare 6:8@P5335", 3, "drive-unknown"),
         ("--drive-file /nowhere", 1, "io-error"),
         ("--html /nowhere/a", 1, "io-error"),
+        ("--host-file /nowhere", 1, "io-error"),
         ("--at-least nines=5", 2, "usage"),
     ] {
         refused(&format!("{five} {more}"), code, error);
@@ -284,4 +285,146 @@ fn plans_of_what_cannot_be_are_refused() {
         run.err.contains("line 4") && run.err.contains("speed"),
         "{run:?}"
     );
+}
+
+/// Figures of a host file are measured, and the CPU can be what limits.
+#[test]
+fn a_host_file_makes_the_machine_what_was_measured() {
+    let rig = Rig::new();
+    let path = rig.path("host.toml");
+    let text = |io: &str| {
+        format!(
+            "[source]\nbench = {{ title = \"bench system\", date = \"2026-11-28\" }}\n\n[host]\ncores \
+             = {{ is = 2, source = \"bench\" }}\nrequest = {{ is = 1e-6, source = \"bench\" }}\nio = \
+             {{ is = {io}, source = \"bench\" }}\n"
+        )
+    };
+    fs::write(&path, text("1e-6")).expect("written");
+    let more = ["--level", "5", "--count", "5", "--host-file", &path];
+    let args = [&DRIVE[..], &more].concat();
+    let answer = rig.run(&args).ok().json();
+    let plan = &answer["plans"][0];
+    assert_eq!(plan["machine"]["io_s"]["source"], "measured");
+    assert_eq!(plan["machine"]["byte_s"]["source"], "data-sheet");
+    assert_eq!(plan["machine"]["sources"][0]["source"], "bench system");
+    // Two cores at 2 µs a read: a million a second, of five that the drives do.
+    let read = &plan["rates"][2]["optimal"];
+    assert_eq!(read["limits"], serde_json::json!(["cpu"]));
+    assert!(
+        (low(&read["requests_per_s"]) / 1e6 - 1.0).abs() < 1e-6,
+        "{read}"
+    );
+    assert_eq!(read["requests_per_s"]["source"], "formula");
+    let cores = [&args[..], &["--cores", "64"]].concat();
+    let answer = rig.run(&cores).ok().json();
+    let read = &answer["plans"][0]["rates"][2]["optimal"];
+    assert_eq!(read["limits"], serde_json::json!(["drives"]));
+    fs::write(&path, text("1")).expect("written");
+    let run = rig.run(&args).refused(2, "host-file-invalid");
+    for part in [path.as_str(), "line 7", "io of the host"] {
+        assert!(run.err.contains(part), "{part}: {run:?}");
+    }
+}
+
+/// The engine on modelled drives stands beside the formulas: all states, the same each time.
+#[test]
+fn a_plan_is_simulated_beside_its_formulas() {
+    let rig = Rig::new();
+    let html = rig.path("simulated.html");
+    let shape = ["--level", "5", "--count", "3", "--simulate"];
+    let loads = [
+        "--load",
+        "rand-write:16K:8:20MB",
+        "--load",
+        "rand-read:4K:8",
+    ];
+    let args = [&DRIVE[..], &shape, &loads].concat();
+    let run = |more: &[&str]| rig.run(&[&args[..], more].concat()).ok().json();
+    let answer = run(&["--html", &html]);
+    let of = &answer["plans"][0]["simulated"];
+    assert_eq!(of["seed"], 1);
+    let names: Vec<&Value> = of["states"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|s| &s["state"])
+        .collect();
+    assert_eq!(names, ["optimal", "degraded", "rebuilding"]);
+    let optimal = &of["states"][0];
+    // The limit of the load is what it reaches.
+    let writes = low(&optimal["loads"][0]["bytes_per_s"]);
+    assert!((writes / 20e6 - 1.0).abs() < 0.05, "{optimal}");
+    let read = &optimal["loads"][1];
+    assert!(low(&read["p50_s"]) <= low(&read["p99_s"]), "{read}");
+    assert_eq!(read["p99_s"]["source"], "simulated");
+    // 2+1 by read-modify-write or reconstruct-write: data once, parity once, and the log.
+    let waf = &optimal["waf"];
+    assert!((low(&waf["data"]) - 1.0).abs() < 0.05, "{waf}");
+    assert!((low(&waf["parity"]) - 1.0).abs() < 0.05, "{waf}");
+    assert!(low(&waf["log"]) > 0.0 && low(&waf["drive"]) > 1.0, "{waf}");
+    assert!(low(&of["states"][2]["waf"]["rebuild"]) > 0.0, "{of}");
+    assert!(low(&of["rebuild_loaded"]["seconds"]) >= low(&of["rebuild_idle"]["seconds"]));
+    assert_eq!(of["cpu"], false);
+    let page = fs::read_to_string(&html).expect("written");
+    assert!(page.contains("Simulated: the engine on modelled drives"));
+    assert_eq!(run(&[])["plans"][0]["simulated"], *of);
+    let one_core = run(&["--cores", "1"]);
+    let one_core = &one_core["plans"][0]["simulated"];
+    assert!(
+        one_core["states"][0]["cpu_busy"]
+            .as_f64()
+            .expect("modelled")
+            > 0.0
+    );
+    let mut command = rig.command();
+    let text = rig.run_command(command.args(&args)).ok().out;
+    for part in [
+        "rand-read:4K:8 degraded",
+        "seed 1",
+        "p99.9",
+        "by formula",
+        "in the drives",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let disk = [
+        "plan",
+        "--drive",
+        "HDD-30",
+        "--level",
+        "5",
+        "--count",
+        "5",
+        "--simulate",
+    ];
+    let disk = [&disk[..], &["--load", "rand-read:4K:8"]].concat();
+    let run = rig.run(&disk).refused(2, "not-simulated");
+    assert!(run.err.contains("hard disk"), "{run:?}");
+    rig.run(&[&DRIVE[..], &["--level", "5", "--count", "5", "--simulate"]].concat())
+        .refused(2, "usage");
+}
+
+/// Linux md stands beside: slower writes, slower degraded reads, and no level that it has not.
+#[test]
+fn the_same_shape_is_compared_with_md() {
+    let rig = Rig::new();
+    let shape = ["--level", "6", "--count", "9", "--compare", "md"];
+    let args = [&DRIVE[..], &shape].concat();
+    let answer = rig.run(&args).ok().json();
+    let plans = answer["plans"].as_array().expect("a list");
+    let engines: Vec<&Value> = plans.iter().map(|p| &p["engine"]).collect();
+    assert_eq!(engines, ["strake", "md"]);
+    let of = |n: usize, state: &str| plans[n]["rates"][2][state]["requests_per_s"]["high"].as_f64();
+    assert!(
+        of(1, "degraded") < of(0, "degraded").map(|rate| rate / 10.0),
+        "{answer}"
+    );
+    assert_eq!(
+        plans[1]["rates"][2]["degraded"]["limits"],
+        serde_json::json!(["engine"])
+    );
+    let triple = ["--level", "7.3", "--count", "9", "--engine", "md"];
+    let run = rig.run(&[&DRIVE[..], &triple].concat());
+    let run = run.refused(2, "level-unknown");
+    assert!(run.err.contains("7.3"), "{run:?}");
 }

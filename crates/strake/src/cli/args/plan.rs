@@ -35,8 +35,8 @@ pub(crate) struct PlanArgs {
     /// requests in flight, of seq- streams; may be given more than once: loads run at once
     #[arg(long = "load", value_name = "LOAD")]
     pub(crate) loads: Vec<String>,
-    /// Plan another shape beside it, as LEVEL[:COUNT[:GROUP[:STRIP]]][@DRIVE]; may be given more
-    /// than once
+    /// Plan another shape beside it, as LEVEL[:COUNT[:GROUP[:STRIP]]][@DRIVE], or md: the same
+    /// shape served by Linux md; may be given more than once
     #[arg(long, value_name = "SHAPE", conflicts_with = "best_for")]
     pub(crate) compare: Vec<String>,
     /// Try all levels, groups and strips of the members, and say why the best wins
@@ -46,12 +46,25 @@ pub(crate) struct PlanArgs {
     /// nines=6, rate=20GB, life=5 (years); may be given more than once
     #[arg(long, value_name = "KEY=VALUE", requires = "best_for")]
     pub(crate) at_least: Vec<String>,
+    /// Run the loads by the engine on modelled drives, too, and show what that reached beside the
+    /// formulas: rates, p50 to p99.9, write amplification by cause; optimal, degraded, rebuilding.
+    /// This takes seconds to a minute for each shape
+    #[arg(long, requires = "loads")]
+    pub(crate) simulate: bool,
+    /// What decides the order of latencies and of random places of --simulate: the same seed gives
+    /// the same figures
+    #[arg(long, value_name = "N", default_value_t = strake_lab::forecast::SEED, requires = "simulate")]
+    pub(crate) seed: u64,
     /// Write one HTML file with tables and charts
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// More drives, as TOML; may be given more than once
     #[arg(long, value_name = "FILE")]
     pub(crate) drive_file: Vec<PathBuf>,
+    /// What the benchmarks measured of the machine, as cargo xtask bench system --host FILE writes
+    /// it; of several files the later one counts
+    #[arg(long, value_name = "FILE")]
+    pub(crate) host_file: Vec<PathBuf>,
     /// List the drives of the catalogue
     #[arg(long)]
     pub(crate) drives: bool,
@@ -135,7 +148,7 @@ pub(crate) struct FigureArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Machine, running and money (ranges unless given)")]
 pub(crate) struct TermArgs {
-    /// Cores that serve the array (16..64 unless given)
+    /// Cores that serve the array (those of --host-file, or 16..64)
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) cores: Option<String>,
     /// What all links of the drives carry together in one direction, bytes a second
@@ -147,7 +160,7 @@ pub(crate) struct TermArgs {
     /// Share of the drives' time that a rebuild has beside requests (4.5%..50%)
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) rebuild_share: Option<String>,
-    /// Which engine rebuilds: strake, or md as it is installed
+    /// Which engine serves and rebuilds: strake, or Linux md as it is installed
     #[arg(long, value_parser = ["strake", "md"], default_value = "strake")]
     pub(crate) engine: String,
     /// How much likelier a drive fails while another has (1..5)

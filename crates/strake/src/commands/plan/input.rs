@@ -6,10 +6,11 @@
 use strake_foresight::catalogue::{Catalogue, CatalogueError, builtin, unknown};
 use strake_foresight::cost;
 use strake_foresight::drive::{Drive, Media, Origin};
+use strake_foresight::engine::Engine;
+use strake_foresight::host::Host;
 use strake_foresight::load::{Load, size};
 use strake_foresight::plan::search::AtLeast;
 use strake_foresight::plan::{Asked, Preset};
-use strake_foresight::rebuild::Engine;
 use strake_foresight::shape::{Impossible, Shape};
 use strake_foresight::value::{Figure, Source};
 use strake_format::{Level, ShapeError};
@@ -117,6 +118,20 @@ pub(super) fn catalogue(args: &PlanArgs) -> Result<Catalogue, Failure> {
             )
         })
     })
+}
+
+/// The machine: ranges, with the figures of the user's files.
+fn host(args: &PlanArgs) -> Result<Host, Failure> {
+    args.host_file
+        .iter()
+        .try_fold(Host::default(), |host, path| {
+            let text =
+                std::fs::read_to_string(path).map_err(|e| Failure::io(path.display(), &e))?;
+            host.with_file(&text).map_err(|error| {
+                let found = format!("{}: {error}", path.display());
+                Failure::new(Code::HostFileInvalid, found)
+            })
+        })
 }
 
 fn find(all: &Catalogue, name: &str) -> Result<Drive, Failure> {
@@ -358,6 +373,22 @@ fn impossible(level: Level, count: u8, error: &Impossible) -> Failure {
     }
 }
 
+/// The same served by Linux md, which has no stripe log, and no level of more than two parities.
+fn md(mut asked: Asked) -> Result<Asked, Failure> {
+    if asked.shape.tolerance() > 2 && asked.shape.level.has_parity() {
+        let found = format!(
+            "md has no level {}: it has two parities at most",
+            asked.shape.level
+        );
+        return Err(
+            Failure::new(Code::LevelUnknown, found).cure("give --level 0, 1, 5, 6, 10, 50 or 60")
+        );
+    }
+    asked.host.engine = Engine::Md;
+    asked.shape.log = false;
+    Ok(asked)
+}
+
 /// A shape of `--compare`, with what it does not say as in the first one.
 pub(super) fn other(
     text: &str,
@@ -366,10 +397,14 @@ pub(super) fn other(
     args: &PlanArgs,
 ) -> Result<Asked, Failure> {
     let bad = || {
-        let found = format!("--compare {text}: that is not LEVEL[:COUNT[:GROUP[:STRIP]]][@DRIVE]");
+        let found =
+            format!("--compare {text}: that is not LEVEL[:COUNT[:GROUP[:STRIP]]][@DRIVE] or md");
         Failure::new(Code::Usage, found)
             .cure("give a shape as 6:24 or 60:24:12:128K@D5-P5336-61.44")
     };
+    if text == "md" {
+        return md(first.clone());
+    }
     let (shape, name) = match text.split_once('@') {
         Some((shape, name)) => (shape, Some(name)),
         None => (text, None),
@@ -409,6 +444,7 @@ pub(super) fn other(
 /// All that is asked about one shape.
 pub(super) fn asked(args: &PlanArgs, drive: Drive, shape: Shape) -> Result<Asked, Failure> {
     let mut asked = Asked::new(drive, shape);
+    asked.host = host(args)?;
     for text in &args.loads {
         let load: Load = text
             .parse()
@@ -460,7 +496,7 @@ pub(super) fn asked(args: &PlanArgs, drive: Drive, shape: Shape) -> Result<Asked
         asked.hold = Some(takes.point(text)?);
     }
     if given.engine == "md" {
-        asked.engine = Engine::Md;
+        asked = md(asked)?;
     }
     if given.preset.is_some() {
         asked.preset = Preset::SeedGraid;

@@ -6,12 +6,16 @@
 mod input;
 mod text;
 
+use strake_foresight::engine::Engine;
 use strake_foresight::plan::search::{Goal, best};
+use strake_foresight::plan::simulation::Simulation;
 use strake_foresight::plan::{Asked, Plan, plan};
+use strake_lab::forecast;
 
 use crate::api::{ArrayJson, KnownDriveJson, PlansJson};
 use crate::cli::args::plan::{Best, PlanArgs};
 use crate::cli::client::Client;
+use crate::cli::output::Bar;
 use crate::cli::{Context, DONE, Ended, url};
 use crate::commands::offline;
 use crate::commands::plan::input::Like;
@@ -61,6 +65,13 @@ pub(crate) fn run(context: &Context, args: &PlanArgs) -> Ended {
             all_asked.into_iter().map(both).collect()
         }
     };
+    let mut planned = planned;
+    if args.simulate {
+        let ours = |(asked, _): &&mut (Asked, Plan)| asked.host.engine == Engine::Strake;
+        for (asked, plan) in planned.iter_mut().filter(ours) {
+            plan.simulated = Some(simulated(context, asked, plan, args.seed)?);
+        }
+    }
     if let Some(path) = &args.html {
         let page = strake_foresight::page::page(&planned, &why);
         std::fs::write(path, page).map_err(|error| Failure::io(path.display(), &error))?;
@@ -73,6 +84,27 @@ pub(crate) fn run(context: &Context, args: &PlanArgs) -> Ended {
     };
     context.say(&answer, text::plans);
     Ok(DONE)
+}
+
+/// The shape and the loads of a plan, run by the engine on modelled drives.
+fn simulated(
+    context: &Context,
+    asked: &Asked,
+    plan: &Plan,
+    seed: u64,
+) -> Result<Simulation, Failure> {
+    let steps = forecast::steps(asked) as u64;
+    let mut bar = Bar::new("simulating", steps, context.json);
+    let mut done = 0;
+    let simulation = forecast::simulate(asked, plan, seed, &mut || {
+        done += 1;
+        bar.at(done, steps);
+    });
+    bar.end();
+    simulation.map_err(|error| {
+        let found = format!("{} of {} is not simulated: {error}", plan.shape, plan.drive);
+        Failure::new(Code::NotSimulated, found)
+    })
 }
 
 /// What an array of this machine is like.

@@ -1,8 +1,14 @@
 //! The machine: CPU time of a request, and what its links carry.
 //!
 //! CPU times are those of `cargo xtask bench` (`benchmarks/record/`), with ranges that cover both
-//! machines that were measured, and what is published of one core's rate over NVMe.
+//! machines that were measured, and what is published of one core's rate over NVMe. A host file has
+//! those of another machine.
 
+mod file;
+
+use crate::catalogue::CatalogueError;
+use crate::drive::Origin;
+use crate::engine::Engine;
 use crate::value::{Figure, Source};
 
 /// The machine and the engine's share of its time.
@@ -23,6 +29,21 @@ pub struct Host {
     /// What all links of the drives together carry in one direction, bytes a second, where less
     /// than the sum (a switch, a network).
     pub uplink: Option<Figure>,
+    /// The engine that serves.
+    pub engine: Engine,
+    /// Where figures that were measured come from.
+    pub origins: Vec<Origin>,
+}
+
+impl Host {
+    /// The same with the figures of a host file: TOML as `cargo xtask bench system --host FILE`
+    /// writes it.
+    ///
+    /// # Errors
+    /// Where the text is wrong: line, key and what.
+    pub fn with_file(self, text: &str) -> Result<Host, CatalogueError> {
+        file::read(self, text)
+    }
 }
 
 impl Default for Host {
@@ -42,6 +63,8 @@ impl Default for Host {
             check: measured(0.03e-9, 0.07e-9),
             device_iops: None,
             uplink: None,
+            engine: Engine::Strake,
+            origins: Vec::new(),
         }
     }
 }
