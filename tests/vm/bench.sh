@@ -2,13 +2,16 @@
 # Arguments: the shared folder, then `raid5`, `raid6` or both. The host writes what to do to bench.env in the shared
 # folder, and reads what came of it there:
 #
-#   rows         measurements, a line each: level, state, load, subject, round, number of fio's report, and what its
-#                drives read and wrote meanwhile, in sectors
+#   rows         measurements, a line each: level, state, load, subject, round, number of fio's report, what its
+#                drives read and wrote meanwhile, in sectors, and of a window within it: nanoseconds, time in which the
+#                CPUs were idle (of all together, in 1/100 s), and sectors that its device read and wrote
 #   rebuilds     rebuilds, a line each: level, subject, load beside it, round, bytes, nanoseconds, numbers of fio's
-#                reports of that load, during the rebuild and right before it (0: no load)
+#                reports of that load, during the rebuild and right before it (0: no load), and of the rebuild: time in
+#                which the CPUs were idle, and sectors that the array's device read and wrote
 #   drives       sequential writes to one raw drive, a line each: level, round, number of fio's report
-#   idle         an idle array, a line each: level, nanoseconds, and CPU time of its daemon meanwhile, in 1/100 s
-#   fio/N.json   fio's reports
+#   idle         idle arrays, a line each: level, nanoseconds, and meanwhile: CPU time of Strake's daemon in 1/100 s and
+#                of md's threads in nanoseconds, and time in which the CPUs were idle
+#   fio/N.json   fio's reports, with a histogram of latencies
 #
 #   LOADS        names of loads, without spaces, as in `load` below
 #   STATES       optimal, degraded or both
@@ -31,6 +34,8 @@ STRIP=128K
 DRIVE_DEPTH=4
 # An array that was written has closed its regions by then.
 IDLE_REST_S=10
+# A load beside a rebuild runs for so long before it begins; fio counts from then on.
+LEAD_S=2
 mkdir -p "$SHARE/fio"
 : >"$SHARE/rows"
 : >"$SHARE/rebuilds"
@@ -106,7 +111,7 @@ report() {
     wc -l <"$RUN/reports"
 }
 
-# run_fio REPORT LOAD SECONDS DEVICE[:DEVICE…]: each job has an even part of every device to itself.
+# run_fio REPORT LOAD SECONDS DEVICE[:DEVICE…] [OPTION…]: each job has an even part of every device to itself.
 run_fio() {
     local rw bs depth jobs bytes part count options=() j
     read -r rw bs depth jobs < <(load "$2")
@@ -119,7 +124,54 @@ run_fio() {
     done
     user fio --ioengine=io_uring --direct=1 --time_based --runtime="$3" --randrepeat=0 \
         --norandommap --random_generator=tausworthe64 --group_reporting --thread \
-        --percentile_list=50:99:99.9 --output-format=json --output="$SHARE/fio/$1.json" "${options[@]}"
+        --percentile_list=50:99:99.9 --output-format=json+ --output="$SHARE/fio/$1.json" "${@:5}" "${options[@]}"
+}
+
+# ---- CPU time -----------------------------------------------------------------------------------------
+
+# Waits without a process, which would take CPU time of its own.
+mkfifo "$RUN/nothing"
+exec {NOTHING}<>"$RUN/nothing"
+pause() { read -rt "$1" -u "$NOTHING" || true; }
+
+# of_devices FIELD FIELD DEVICE[:DEVICE…]: the sum of two counters of these devices, as the kernel's stat has them.
+of_devices() {
+    local dev fields devs
+    SUM=0
+    IFS=: read -ra devs <<<"$3"
+    for dev in "${devs[@]}"; do
+        read -ra fields <"/sys/block/${dev##*/}/stat"
+        SUM=$((SUM + fields[$1] + fields[$2]))
+    done
+}
+
+# look DEVICE[:DEVICE…]: the clock in nanoseconds, the time in which the CPUs were idle so far, and the sectors that these
+# devices have read and written, into LOOK. Without a process, as all of this.
+look() {
+    local fields
+    of_devices 2 6 "$1"
+    read -ra fields </proc/stat
+    LOOK=("${EPOCHREALTIME/./}000" $((fields[4] + fields[5])) "$SUM")
+}
+
+# since NS IDLE SECTORS: what has come to these since then.
+since() { echo "$((LOOK[0] - $1)) $((LOOK[1] - $2)) $((LOOK[2] - $3))"; }
+
+# wait_for_load DEVICE[:DEVICE…] PID: until fio, which is that process, has had some requests answered. Leaves the last look
+# before that in BEGIN, so that however late this one comes, no request is missed.
+wait_for_load() {
+    local first
+    of_devices 0 4 "$1"
+    first=$SUM
+    for _ in $(seq 1200); do
+        look "$1"
+        BEGIN=("${LOOK[@]}")
+        pause 0.05
+        of_devices 0 4 "$1"
+        [ $((SUM - first)) -lt 16 ] || return 0
+        kill -0 "$2" 2>/dev/null || fail "fio ended before $1 had requests"
+    done
+    fail "$1 had no requests of fio in 60 s"
 }
 
 # The drives of a subject, for a pattern of the shell.
@@ -145,13 +197,20 @@ moved() {
 
 # measure STATE LOAD SUBJECT ROUND DEVICE[:DEVICE…]
 measure() {
-    local number drives before after
+    local number drives before after pid
     number=$(report)
     drives=$(drives_of "$3")
     read -ra before < <(moved "$drives")
-    run_fio "$number" "$2" "$SECONDS_EACH" "$5" || fail "fio on $5 failed: $2"
+    run_fio "$number" "$2" "$SECONDS_EACH" "$5" &
+    pid=$!
+    wait_for_load "$5" "$pid"
+    # Until shortly before its end.
+    pause $((SECONDS_EACH - 1)).7
+    look "$5"
+    wait "$pid" || fail "fio on $5 failed: $2"
     read -ra after < <(moved "$drives")
-    echo "$LEVEL $1 $2 $3 $4 $number $((after[0] - before[0])) $((after[1] - before[1]))" >>"$SHARE/rows"
+    echo "$LEVEL $1 $2 $3 $4 $number $((after[0] - before[0])) $((after[1] - before[1]))" \
+        "$(since "${BEGIN[@]}")" >>"$SHARE/rows"
 }
 
 fill() {
@@ -229,26 +288,40 @@ daemon_ticks() {
     echo $((fields[11] + fields[12]))
 }
 
-# idle: one array is open, with nothing to do; nor has anything else in the guest.
+# CPU time of all threads of md's array so far, in nanoseconds. What the kernel's work queues do for it is not theirs.
+md_time() {
+    local comm name ran sum=0 found=
+    for comm in /proc/[0-9]*/comm; do
+        read -r name 2>/dev/null <"$comm" || continue
+        [[ $name == "${MD##*/}"_* ]] || continue
+        read -r ran _ <"${comm%comm}schedstat"
+        sum=$((sum + ran)) found=1
+    done
+    [ -n "$found" ] || fail "$MD has no thread"
+    echo "$sum"
+}
+
+# idle: an array of each side is open, with nothing to do; nor has anything else in the guest.
 idle() {
-    local before after begin end
+    local daemon md begin
     # What was written comes to rest first.
     sync
     wait_for 120 "md to be in sync" md_idle
     sleep "$IDLE_REST_S"
-    before=$(daemon_ticks)
-    begin=$(now)
-    sleep "$IDLE_S"
-    after=$(daemon_ticks)
-    end=$(now)
-    echo "$LEVEL $((end - begin)) $((after - before))" >>"$SHARE/idle"
+    daemon=$(daemon_ticks)
+    md=$(md_time)
+    look "$MD"
+    begin=("${LOOK[@]}")
+    pause "$IDLE_S"
+    look "$MD"
+    daemon=$(($(daemon_ticks) - daemon))
+    md=$(($(md_time) - md))
+    echo "$LEVEL $((LOOK[0] - begin[0])) $daemon $md $((LOOK[1] - begin[1]))" >>"$SHARE/idle"
 }
 
 md_idle() { [ "$(cat "/sys/block/${MD##*/}/md/sync_action")" = idle ]; }
 
 # ---- rebuilds -----------------------------------------------------------------------------------------
-
-now() { date +%s%N; }
 
 # Asked for ten times a second, and processes are dear in an emulated machine: these start none.
 md_whole() {
@@ -294,31 +367,34 @@ one_drive() {
 
 # rebuild SUBJECT LOAD|idle ROUND DEVICE NEW: the array misses a member; from the word that gives it a new one until it is whole.
 rebuild() {
-    local begin end number=0 alone=0 fio_pid=
+    local begin number=0 alone=0 pid=
     fresh "$5"
     if [ "$2" != idle ]; then
         alone=$(report)
         run_fio "$alone" "$2" "$SECONDS_EACH" "$4" || fail "fio on $4 failed: $2"
         number=$(report)
-        run_fio "$number" "$2" "$REBUILD_LIMIT_S" "$4" &
-        fio_pid=$!
-        sleep 2
+        run_fio "$number" "$2" "$REBUILD_LIMIT_S" "$4" --ramp_time="$LEAD_S" &
+        pid=$!
+        wait_for_load "$4" "$pid"
+        pause "$LEAD_S"
     fi
     hear
-    begin=$(now)
+    look "$4"
+    begin=("${LOOK[@]}")
     "$1_take" "$5"
     for _ in $(seq $((REBUILD_LIMIT_S * 10))); do
         "$1_whole" && break
-        sleep 0.1
+        pause 0.1
     done
     "$1_whole" || fail "$1 did not rebuild in $REBUILD_LIMIT_S s beside $2"
-    end=$(now)
-    if [ -n "$fio_pid" ]; then
+    look "$4"
+    if [ -n "$pid" ]; then
         pkill -INT -x fio || true
-        wait "$fio_pid" || true
+        wait "$pid" || true
         [ -s "$SHARE/fio/$number.json" ] || fail "fio beside the rebuild left no report"
     fi
-    echo "$LEVEL $1 $2 $3 $((MEMBER_MIB << 20)) $((end - begin)) $number $alone" >>"$SHARE/rebuilds"
+    echo "$LEVEL $1 $2 $3 $((MEMBER_MIB << 20)) $((LOOK[0] - begin[0])) $number $alone" \
+        "$((LOOK[1] - begin[1])) $((LOOK[2] - begin[2]))" >>"$SHARE/rebuilds"
 }
 
 # ---- levels -------------------------------------------------------------------------------------------

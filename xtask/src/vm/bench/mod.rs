@@ -9,6 +9,7 @@
 //! in which fio met an error, ends the run with an error. Deliberately absent: thresholds. The
 //! guest is emulated in software, so its figures mean nothing beside those of another boot.
 
+mod report;
 mod results;
 mod table;
 
@@ -262,7 +263,7 @@ fn measure(rig: &Rig, options: &Options, binary: &Path) -> Result<Results> {
         let words = guest::last_words(NAME, &log_path);
         bail!("the guest ended ({end:?}); {words}");
     }
-    let mut results = Results::read(&share)?;
+    let mut results = Results::read(&share, CPUS)?;
     results.held = options.drive_iops.is_some() || options.drive_mbps.is_some();
     Ok(results)
 }

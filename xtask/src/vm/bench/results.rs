@@ -6,8 +6,8 @@
 //!
 //! Invariant: ratios and ceilings are taken within a round, and only then is the median taken.
 
+use super::report::{Cpu, SECTOR, Sample, TICKS_PER_S, Window};
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -31,31 +31,12 @@ impl Row {
     }
 }
 
-/// One measurement.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sample {
-    /// Requests per second.
-    pub(super) iops: f64,
-    /// Bytes per second.
-    pub(super) bytes_per_s: f64,
-    /// Microseconds.
-    pub(super) p50: f64,
-    pub(super) p99: f64,
-    pub(super) p999: f64,
-    /// What was asked for, bytes.
-    asked: f64,
-    /// What the drives read and wrote for each byte that was asked for.
-    pub(super) drives_read: f64,
-    pub(super) drives_wrote: f64,
-}
-
-/// Bytes of a sector, as the kernel counts what its devices did.
-const SECTOR: f64 = 512.0;
-
 /// One rebuild.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Rebuild {
     pub(super) bytes_per_s: f64,
+    /// Of the whole guest, from the word that begins the rebuild until it is done.
+    pub(super) cpu: Cpu,
     /// Sequential writes to one raw drive, of the same round: a rebuild writes as much, and reads
     /// besides.
     pub(super) ceiling: f64,
@@ -64,38 +45,40 @@ pub(super) struct Rebuild {
 }
 
 /// A load with a rebuild beside it, and the same load right before that.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Beside {
     pub(super) with: Sample,
     pub(super) alone: Sample,
 }
 
-/// An open array with nothing to do.
+/// An open array of each side with nothing to do: CPU time as a share of one CPU.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Idle {
     pub(super) level: String,
     pub(super) seconds: f64,
-    /// CPU time of its daemon as a share of one CPU.
-    pub(super) share: f64,
+    /// Of Strake's daemon, all threads.
+    pub(super) daemon: f64,
+    /// Of the threads that md has for its array.
+    pub(super) md: f64,
+    /// Of the whole guest: both, and what a machine does anyway.
+    pub(super) guest: f64,
 }
 
-/// The kernel tells CPU time in hundredths of a second.
-const TICKS_PER_S: f64 = 100.0;
-
-/// A line of the list: level, nanoseconds, ticks of CPU time.
-fn idle(line: &str) -> Result<Idle> {
+/// A line of the list: level, nanoseconds, ticks of the daemon, nanoseconds of md's threads, ticks
+/// in which the CPUs were idle.
+fn idle(line: &str, cpus: u32) -> Result<Idle> {
     let words: Vec<&str> = line.split(' ').collect();
-    let &[level, nanoseconds, ticks] = &words[..] else {
+    let &[level, nanoseconds, daemon, md, idle] = &words[..] else {
         bail!("not an idle array: {line}");
     };
-    let seconds = nanoseconds.parse::<f64>()? / 1e9;
-    if seconds <= 0.0 {
-        bail!("no time passed beside an idle array: {line}");
-    }
+    let window = Window::parse(cpus, [nanoseconds, idle, "0"]).context(line.to_owned())?;
+    let number = |word: &str| -> Result<f64> { Ok(word.parse::<u64>()? as f64) };
     Ok(Idle {
         level: level.to_owned(),
-        seconds,
-        share: f64::from(ticks.parse::<u32>()?) / TICKS_PER_S / seconds,
+        seconds: window.seconds,
+        daemon: number(daemon)? / TICKS_PER_S / window.seconds,
+        md: number(md)? / 1e9 / window.seconds,
+        guest: window.busy_s() / window.seconds,
     })
 }
 
@@ -135,7 +118,7 @@ pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 
 impl Results {
     /// Reads the lists of measurements, and fio's report for each.
-    pub(super) fn read(share: &Path) -> Result<Results> {
+    pub(super) fn read(share: &Path, cpus: u32) -> Result<Results> {
         let list = |name: &str| {
             let path = share.join(name);
             fs::read_to_string(&path).with_context(|| path.display().to_string())
@@ -143,15 +126,29 @@ impl Results {
         let report = |number: &str| -> Result<Sample> {
             let path = share.join("fio").join(format!("{number}.json"));
             let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            sample(&text).with_context(|| path.display().to_string())
+            Sample::parse(&text).with_context(|| path.display().to_string())
         };
         let mut results = Results::default();
         for line in list("rows")?.lines() {
             let words: Vec<&str> = line.split(' ').collect();
-            let &[level, state, load, subject, round, number, read, wrote] = &words[..] else {
+            let &[
+                level,
+                state,
+                load,
+                subject,
+                round,
+                number,
+                read,
+                wrote,
+                ref window @ ..,
+            ] = &words[..]
+            else {
                 bail!("not a measurement: {line}");
             };
             let mut sample = report(number)?;
+            let window = Window::parse(cpus, three(window).context(line.to_owned())?)?;
+            let cpu = window.cpu(Some(sample.request_bytes()));
+            sample.cpu = Some(cpu.with_context(|| line.to_owned())?);
             let each = SECTOR / sample.asked;
             sample.drives_read = read.parse::<f64>()? * each;
             sample.drives_wrote = wrote.parse::<f64>()? * each;
@@ -167,8 +164,9 @@ impl Results {
             drives.insert((level.to_owned(), round.parse()?), rate);
         }
         for line in list("rebuilds")?.lines() {
-            results.add_rebuild(line, &drives, report)?;
+            results.add_rebuild(line, cpus, &drives, report)?;
         }
+        let idle = |line| idle(line, cpus);
         results.idle = list("idle")?.lines().map(idle).collect::<Result<_>>()?;
         results.check()?;
         Ok(results)
@@ -191,6 +189,7 @@ impl Results {
     fn add_rebuild(
         &mut self,
         line: &str,
+        cpus: u32,
         drives: &BTreeMap<(String, u64), f64>,
         report: impl Fn(&str) -> Result<Sample>,
     ) -> Result<()> {
@@ -204,6 +203,8 @@ impl Results {
             nanoseconds,
             with,
             alone,
+            idle,
+            sectors,
         ] = &words[..]
         else {
             bail!("not a rebuild: {line}");
@@ -214,10 +215,15 @@ impl Results {
             let (with, alone) = (report(with)?, report(alone)?);
             Ok(Beside { with, alone })
         };
+        let beside_it = (with != "0").then(load).transpose()?;
+        let window = Window::parse(cpus, [nanoseconds, idle, sectors])?;
+        let request_bytes = beside_it.as_ref().map(|it| it.with.request_bytes());
+        let cpu = window.cpu(request_bytes);
         let rebuild = Rebuild {
-            bytes_per_s: bytes.parse::<f64>()? / (nanoseconds.parse::<f64>()? / 1e9),
+            bytes_per_s: bytes.parse::<f64>()? / window.seconds,
+            cpu: cpu.with_context(|| line.to_owned())?,
             ceiling: *ceiling.with_context(|| format!("no raw drive beside it: {line}"))?,
-            beside: (with != "0").then(load).transpose()?,
+            beside: beside_it,
         };
         let row = RebuildRow {
             level: level.to_owned(),
@@ -292,16 +298,39 @@ impl Results {
         rounds.filter_map(|r| Some((*r, ceiling(*r)?))).collect()
     }
 
-    /// The median of the quotients within rounds.
+    /// The median of the quotients of rates within rounds.
     pub(super) fn ratio(&self, row: &Row, subject: &str, of: &str) -> Option<f64> {
+        self.ratio_by(row, subject, of, |sample| Some(sample.iops))
+    }
+
+    /// The same of requests for each second of CPU time.
+    pub(super) fn ratio_per_core(&self, row: &Row, subject: &str, of: &str) -> Option<f64> {
+        self.ratio_by(row, subject, of, Sample::requests_per_core)
+    }
+
+    fn ratio_by(
+        &self,
+        row: &Row,
+        subject: &str,
+        of: &str,
+        by: fn(&Sample) -> Option<f64>,
+    ) -> Option<f64> {
         let subjects = &self.rows[row];
         let (one, other) = (subjects.get(subject)?, subjects.get(of)?);
-        median(one.iter().map(|(round, s)| s.iops / other[round].iops))
+        let quotient = |(round, s): (&u64, &Sample)| Some(by(s)? / by(&other[round])?);
+        median(one.iter().filter_map(quotient))
+    }
+
+    /// Strake's requests for each second of CPU time as a multiple of md's, for each row.
+    pub(super) fn per_core_beside_md(&self) -> Vec<BesideMd> {
+        let beside = |row| self.row_beside_md(row, Self::ratio_per_core);
+        self.rows.keys().filter_map(beside).collect()
     }
 
     /// Strake's rate as a multiple of md's, for each row and each rebuild.
     pub(super) fn beside_md(&self) -> Vec<BesideMd> {
-        let rows = self.rows.keys().filter_map(|row| self.row_beside_md(row));
+        let beside = |row| self.row_beside_md(row, Self::ratio);
+        let rows = self.rows.keys().filter_map(beside);
         let rebuilds = self.rebuilds.keys().filter(|row| row.subject == "strake");
         rows.chain(rebuilds.filter_map(|row| self.rebuild_beside_md(row)))
             .collect()
@@ -313,7 +342,11 @@ impl Results {
         self.rows.keys().filter_map(ratio).collect()
     }
 
-    fn row_beside_md(&self, row: &Row) -> Option<BesideMd> {
+    fn row_beside_md(
+        &self,
+        row: &Row,
+        ratio: fn(&Results, &Row, &str, &str) -> Option<f64>,
+    ) -> Option<BesideMd> {
         let ratios = PAIRS.iter().filter_map(|&(ours, theirs)| {
             let plain = !row.load.contains("write");
             let name = if plain {
@@ -321,7 +354,7 @@ impl Results {
             } else {
                 format!("{ours} / {theirs}")
             };
-            Some((name, self.ratio(row, ours, theirs)?))
+            Some((name, ratio(self, row, ours, theirs)?))
         });
         let ratios: Vec<_> = ratios.collect();
         (!ratios.is_empty()).then(|| BesideMd {
@@ -362,6 +395,11 @@ const PAIRS: [(&str, &str); 4] = [
     ("strake", "md+ppl"),
 ];
 
+/// The words of a window at the end of a line.
+fn three<'a>(words: &[&'a str]) -> Result<[&'a str; 3]> {
+    words.try_into().context("a window has three words")
+}
+
 /// A load's name for people.
 pub(super) fn words(load: &str) -> String {
     load.replace('-', " ")
@@ -400,60 +438,10 @@ impl Need {
     }
 }
 
-/// The figures in a report of fio, which must tell of requests and of no error.
-fn sample(report: &str) -> Result<Sample> {
-    // Warnings of fio stand before its JSON.
-    let json = report.find("{\n").map_or("", |at| &report[at..]);
-    let report: Value = serde_json::from_str(json).context("not a report of fio")?;
-    let job = &report["jobs"][0];
-    if job["error"].as_i64() != Some(0) {
-        bail!("fio met error {}", job["error"]);
-    }
-    let sum = |key: &str| -> f64 {
-        let of = |side: &str| job[side][key].as_f64().unwrap_or(0.0);
-        of("read") + of("write")
-    };
-    let side = if job["read"]["iops"].as_f64() > Some(0.0) {
-        "read"
-    } else {
-        "write"
-    };
-    let percentile = |name: &str| -> Result<f64> {
-        let ns = job[side]["clat_ns"]["percentile"][name].as_f64();
-        ns.map(|ns| ns / 1000.0).context("no percentiles")
-    };
-    let sample = Sample {
-        iops: sum("iops"),
-        bytes_per_s: sum("bw_bytes"),
-        p50: percentile("50.000000")?,
-        p99: percentile("99.000000")?,
-        p999: percentile("99.900000")?,
-        asked: sum("io_bytes"),
-        drives_read: 0.0,
-        drives_wrote: 0.0,
-    };
-    if sample.iops <= 0.0 {
-        bail!("fio had no request answered");
-    }
-    Ok(sample)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::report::tests::sample_of;
     use super::*;
-
-    fn sample_of(iops: f64) -> Sample {
-        Sample {
-            iops,
-            bytes_per_s: iops * 4096.0,
-            p50: 1.0,
-            p99: 2.0,
-            p999: 3.0,
-            asked: 4096.0,
-            drives_read: 0.0,
-            drives_wrote: 0.0,
-        }
-    }
 
     fn results(samples: &[(&str, &str, u64, f64)]) -> Results {
         let mut results = Results::default();
@@ -510,28 +498,8 @@ mod tests {
     fn a_level_that_was_never_idle_is_no_result() {
         let mut results = results(&[("random-read-4K", "raw", 1, 1.0)]);
         assert!(results.check().is_err());
-        results.idle.extend(idle("5 1000000000 0"));
+        results.idle.extend(idle("5 1000000000 0 0 200", 2));
         assert!(results.check().is_ok());
-    }
-
-    #[test]
-    fn a_report_with_an_error_or_without_requests_is_no_measurement() {
-        let report = |error: i64, iops: f64| {
-            format!(
-                r#"note: latency may be high
-{{
- "jobs": [{{"error": {error}, "read": {{"iops": 0, "bw_bytes": 0}},
-  "write": {{"iops": {iops}, "bw_bytes": 8192, "io_bytes": 4096,
-   "clat_ns": {{"percentile": {{"50.000000": 1000, "99.000000": 3000,
-    "99.900000": 7000}}}}}}}}]}}"#
-            )
-        };
-        let read = sample(&report(0, 2.0)).expect("a good report");
-        assert_eq!((read.iops, read.p50), (2.0, 1.0));
-        assert_eq!((read.p99, read.p999), (3.0, 7.0));
-        assert!(sample(&report(5, 2.0)).is_err());
-        assert!(sample(&report(0, 0.0)).is_err());
-        assert!(sample("").is_err());
     }
 
     #[test]
@@ -540,39 +508,72 @@ mod tests {
         let report = |number: &str| Ok(sample_of(number.parse()?));
         let mut results = Results::default();
         for line in [
-            "5 strake idle 1 100000000 2000000000 0 0",
-            "5 strake random-read-4K 1 100000000 4000000000 7 6",
-            "5 strake idle 2 100000000 1000000000 0 0",
+            "5 strake idle 1 100000000 2000000000 0 0 100 0",
+            "5 strake random-read-4K 1 100000000 4000000000 7 6 0 64000",
+            "5 strake idle 2 100000000 1000000000 0 0 100 0",
         ] {
-            let added = results.add_rebuild(line, &drives, report);
+            let added = results.add_rebuild(line, 2, &drives, report);
             added.expect("a rebuild");
         }
         let all: Vec<_> = results.rebuilds.values().collect();
         let idle = all[0].values().map(|r| (r.bytes_per_s, r.ceiling));
         assert_eq!(idle.collect::<Vec<_>>(), [(5e7, 1e8), (1e8, 2e8)]);
         assert!(all[0][&1].beside.is_none());
-        let beside = all[1][&1].beside.expect("a load");
+        let beside = all[1][&1].beside.as_ref().expect("a load");
         assert_eq!((beside.with.iops, beside.alone.iops), (7.0, 6.0));
+        // Two CPUs for four seconds, for 8000 requests.
+        let cpu = all[1][&1].cpu;
+        assert_eq!((cpu.busy, cpu.requests_per_core), (2.0, Some(1000.0)));
+        let cpu = all[0][&1].cpu;
+        assert_eq!((cpu.busy, cpu.requests_per_core), (1.5, None));
         for line in [
-            "5 md idle 3 1 1 0 0",
-            "6 md idle 1 1 1 0 0",
-            "5 md idle 1 1 1 0",
+            "5 md idle 3 1 1 0 0 0 0",
+            "6 md idle 1 1 1 0 0 0 0",
+            "5 md idle 1 1 1 0 0 0",
+            "5 md random-read-4K 1 1 1 7 6 0 0",
         ] {
             assert!(
-                results.add_rebuild(line, &drives, report).is_err(),
+                results.add_rebuild(line, 2, &drives, report).is_err(),
                 "{line}"
             );
         }
     }
 
     #[test]
-    fn an_idle_daemon_s_cpu_time_is_a_share_of_one_cpu() {
-        let found = idle("5 60000000000 6").expect("a measurement");
+    fn cpu_time_while_idle_is_a_share_of_one_cpu() {
+        let found = idle("5 60000000000 6 3000000 11940", 2).expect("a measurement");
         assert_eq!((found.level.as_str(), found.seconds), ("5", 60.0));
-        assert!((found.share - 0.001).abs() < 1e-12);
-        for line in ["5 60000000000", "5 0 6", "5 60000000000 -6", ""] {
-            assert!(idle(line).is_err(), "{line}");
+        assert!((found.daemon - 0.001).abs() < 1e-12);
+        assert!((found.md - 0.00005).abs() < 1e-12);
+        assert!((found.guest - 0.01).abs() < 1e-12);
+        for line in [
+            "5 60000000000 6 0",
+            "5 0 6 0 0",
+            "5 60000000000 -6 0 0",
+            "5 60000000000 6 -1 0",
+            "",
+        ] {
+            assert!(idle(line, 2).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn requests_per_core_stand_beside_md_within_rounds() {
+        let load = "random-read-4K";
+        let mut results = results(&[(load, "md", 1, 10.0), (load, "strake", 1, 5.0)]);
+        let of = |requests| Cpu {
+            busy: 2.0,
+            requests_per_core: Some(requests),
+        };
+        for subjects in results.rows.values_mut() {
+            for (subject, rounds) in subjects.iter_mut() {
+                let cpu = of(if subject == "md" { 100.0 } else { 300.0 });
+                rounds.get_mut(&1).expect("a round").cpu = Some(cpu);
+            }
+        }
+        let found = results.per_core_beside_md();
+        assert_eq!(found[0].ratios, [(String::new(), 3.0)]);
+        assert_eq!(results.beside_md()[0].ratios, [(String::new(), 0.5)]);
     }
 
     #[test]
