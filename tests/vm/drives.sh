@@ -266,4 +266,105 @@ scenario_granularity() {
 # Nothing here is left for another boot.
 keeps_drives() { false; }
 
+# ---- studies ------------------------------------------------------------------------------------------
+
+# A study of four drives of 192 MiB: loads on them, on an array of them, and one that takes long enough to lose a drive.
+wear_study() {
+    cat >"$RUN/wear.toml" <<'STUDY'
+name = "wear"
+title = "What drives count around a load"
+drive = "D5-P5336-61.44"
+
+[[case]]
+name = "raid5"
+array = { drives = 4, level = "5", strip = "64K", rebuild_priority = 100 }
+
+[[case.step]]
+name = "raw"
+do = "load"
+on = "drives"
+loads = ["seq-write:1M:2"]
+until = { passes = 0.25 }
+
+[[case.step]]
+name = "create"
+do = "create"
+
+[[case.step]]
+name = "fill"
+do = "load"
+on = "array"
+loads = ["seq-write:1M:2"]
+until = { passes = 0.1 }
+
+[[case.step]]
+name = "mixed"
+do = "load"
+on = "array"
+loads = ["rand-mixed70:4K:4"]
+until = { run = "10s" }
+STUDY
+}
+
+STUDY=$RUN/studies/wear
+# done_steps: names of the steps that the study has measured.
+done_steps() { jq -r '[.cases[].steps[].name] | join(" ")' "$STUDY/result.json"; }
+# figure STEP NAME: what it measured there, as a whole number.
+figure() {
+    jq -r --arg step "$1" --arg name "$2" \
+        '.cases[].steps[] | select(.name == $step) | .figures[$name] | if . == null then "none" else round end' \
+        "$STUDY/result.json"
+}
+step_begins() { grep -q "raid5, $1" "$RUN/study.log"; }
+
+# between VALUE LEAST MOST WHAT
+between() { [ "$1" -ge "$2" ] && [ "$1" -le "$3" ] || fail "$4: $1 is not $2 to $3"; }
+
+# A drive's log counts thousands of 512 bytes: a look before and one after are each off by less than one.
+UNITS=$((4 * 512000))
+
+scenario_study() {
+    local names pid code=0 wrote drives
+    names=$(drives 0 1 2 3 | paste -sd,)
+    wear_study
+    daemon_start
+    "$RUN/strake" study run "$RUN/wear.toml" --on "$names" --yes-erase "$names" --out "$RUN/studies" \
+        >"$RUN/study.log" 2>&1 &
+    pid=$!
+    wait_for 300 "the last step" step_begins mixed
+    sleep 2
+    host unplug 2
+    wait "$pid" || code=$?
+    cat "$RUN/study.log"
+    [ "$code" != 0 ] || fail "the study goes on although a drive died"
+    grep -q 'step mixed of case raid5: .*slot 2' "$RUN/study.log" || fail "the error does not name step and slot"
+    grep -q "strake study resume $STUDY" "$RUN/study.log" || fail "the error names no way on"
+    same "$(done_steps)" "raw create fill" "steps that are kept"
+    wrote=$(figure fill write_bytes_per_s)
+    refused study resume "$STUDY" >"$RUN/missing.log"
+    grep -q 'SN2.* is not here' "$RUN/missing.log" || fail "resume does not name the drive that is gone"
+
+    host plug 2
+    wait_settled study-wear-raid5 120
+    strake study resume "$STUDY"
+    same "$(done_steps)" "raw create fill mixed" "steps of the study"
+    same "$(figure fill write_bytes_per_s)" "$wrote" "what was measured before the loss"
+
+    # What was written to the drives themselves is what they say; an array of four adds a third to whole stripes.
+    wrote=$(figure raw loads_wrote_bytes) drives=$(figure raw drives_written_bytes)
+    say "raw: fio $wrote bytes, SMART $drives bytes"
+    same "$wrote" $((4 * 48 << 20)) "bytes that fio wrote to the drives"
+    between "$drives" $((wrote - UNITS)) $((wrote + UNITS)) "bytes written to the drives by their SMART logs"
+    wrote=$(figure fill loads_wrote_bytes) drives=$(figure fill drives_written_bytes)
+    say "fill: fio $wrote bytes, SMART $drives bytes"
+    between "$drives" $((wrote * 4 / 3 - UNITS)) $((wrote * 2)) "the same of the array's members"
+    same "$(figure raw waf)" none "write amplification of a drive without a counter of its flash"
+    grep -q 'raw: waf is not known: a drive does not say what it wrote to its flash' "$STUDY/report.md" ||
+        fail "the report does not say why write amplification is unknown"
+    grep -q 'Written, by fio | Written to drives, by SMART |$' "$STUDY/report.md" ||
+        fail "the report does not set SMART beside fio"
+    strake scrub study-wear-raid5 status --json >/dev/null 2>&1 && fail "the study left its array"
+    true
+}
+
 run_all "$@"

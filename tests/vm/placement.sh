@@ -75,6 +75,37 @@ scenario_placement() {
     same "$(strake scrub data status --json | jq '[.. | .inconsistent_stripes? // empty][0]')" 0 "inconsistent stripes"
 }
 
+# flash_bytes N…: bytes that these drives have written to their media by their FDP statistics (log 22h), together.
+flash_bytes() {
+    local n sum=0 bytes
+    for n in "$@"; do
+        bytes=$(nvme get-log "$(drive "$n")" --log-id=0x22 --lsi=1 --log-len=64 --raw-binary | od -A n -t u8 -j 16 -N 8)
+        sum=$((sum + bytes))
+    done
+    echo "$sum"
+}
+
+# A study takes write amplification from these statistics: they count bytes, the log of the endurance group 10^9 bytes.
+scenario_placed_study() {
+    local names before after flash waf
+    names=$(drives 0 1 2 3 | paste -sd,)
+    printf '%s\n' 'name = "wear"' 'title = "Flash"' 'drive = "D5-P5336-61.44"' '[[case]]' 'name = "raid5"' \
+        'array = { drives = 4, level = "5", strip = "64K" }' \
+        '[[case.step]]' 'name = "create"' 'do = "create"' \
+        '[[case.step]]' 'name = "fill"' 'do = "load"' 'on = "array"' 'loads = ["seq-write:1M:2"]' \
+        'until = { passes = 0.2 }' >"$RUN/wear.toml"
+    daemon_start
+    before=$(flash_bytes 0 1 2 3)
+    strake study run "$RUN/wear.toml" --on "$names" --yes-erase "$names" --out "$RUN/studies"
+    after=$(flash_bytes 0 1 2 3)
+    flash=$(jq '.cases[0].steps[1].figures.flash_written_bytes | round' "$RUN/studies/wear/result.json")
+    waf=$(jq '.cases[0].steps[1].figures.waf * 100 | round' "$RUN/studies/wear/result.json")
+    say "flash took $flash bytes in the load, $((after - before)) in all; write amplification $waf %"
+    [ "$flash" -gt 100000000 ] && [ "$flash" -le $((after - before)) ] || fail "$flash of $((after - before)) bytes"
+    # The emulated drive writes each byte once; a log counts what was written to it in units of 512,000 bytes.
+    [ "$waf" -ge 95 ] && [ "$waf" -le 105 ] || fail "write amplification is $waf %"
+}
+
 # Nothing here is left for another boot.
 keeps_drives() { false; }
 

@@ -214,6 +214,12 @@ figures! {
     WafSlot, "waf_slot";
     /// Bytes that were written to the drives for each byte that was written to the array.
     WafRaid, "waf_raid";
+    /// Bytes that the loads wrote, as fio counts them.
+    LoadsWrote, "loads_wrote_bytes";
+    /// Bytes that were written to the drives meanwhile, as their SMART logs count them.
+    DrivesWritten, "drives_written_bytes";
+    /// Bytes that the drives wrote to their flash meanwhile, as their logs count them.
+    FlashWritten, "flash_written_bytes";
 }
 
 impl fmt::Display for Figure {

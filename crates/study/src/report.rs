@@ -59,28 +59,36 @@ fn expectations(rows: &[Row]) -> Cells {
 }
 
 /// Columns of the table of steps.
-const COLUMNS: [(&str, Figure); 9] = [
+const COLUMNS: [(&str, Figure); 13] = [
     ("Read", Figure::ReadBytes),
     ("Write", Figure::WriteBytes),
     ("Requests", Figure::Iops),
     ("p99", Figure::P99),
+    ("p99.99", Figure::P9999),
     ("Time", Figure::Seconds),
     ("Job", Figure::JobBytes),
     ("WAF", Figure::Waf),
     ("WAF of new drive", Figure::WafSlot),
     ("Drive bytes a byte", Figure::WafRaid),
+    ("Written, by fio", Figure::LoadsWrote),
+    ("Written to drives, by SMART", Figure::DrivesWritten),
+    ("Written to flash, by logs", Figure::FlashWritten),
 ];
 
 fn steps(results: &Results) -> Cells {
+    // Modelled drives have no logs, and many real ones no counter of their flash.
+    let all = || results.cases.iter().flat_map(|case| &case.steps);
+    let has = |figure: Figure| all().any(|step| step.figures.get(&figure) > Some(&0.0));
+    let columns: Vec<_> = COLUMNS.into_iter().filter(|(_, of)| has(*of)).collect();
     let mut head = vec!["Case", "Step"];
-    head.extend(COLUMNS.map(|(name, _)| name));
+    head.extend(columns.iter().map(|(name, _)| *name));
     let mut rows = Vec::new();
     for case in &results.cases {
         for step in &case.steps {
             let mut row = vec![case.name.clone(), step.name.clone()];
-            row.extend(COLUMNS.map(|(_, figure)| {
-                let value = step.figures.get(&figure).filter(|value| **value > 0.0);
-                value.map_or_else(String::new, |value| shown(figure, *value))
+            row.extend(columns.iter().map(|(_, figure)| {
+                let value = step.figures.get(figure).filter(|value| **value > 0.0);
+                value.map_or_else(String::new, |value| shown(*figure, *value))
             }));
             rows.push(row);
         }
@@ -88,7 +96,7 @@ fn steps(results: &Results) -> Cells {
     Cells {
         head,
         rows,
-        numbers: (2, COLUMNS.len() + 1),
+        numbers: (2, columns.len() + 1),
     }
 }
 

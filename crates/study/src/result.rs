@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::definition::Figure;
 use crate::rig::{Reached, Wear};
+use crate::table::shown;
 
 /// Of this format.
 pub const FORMAT: u32 = 1;
@@ -231,50 +232,115 @@ impl StepResult {
         written: Option<f64>,
         slot: Option<usize>,
     ) {
-        let host = grown(before, after, |wear| wear.host_written);
-        let media = grown(before, after, |wear| wear.media_written);
-        self.ratio(Figure::Waf, media.as_deref(), host.as_deref());
-        if let Some(slot) = slot {
-            let of = |all: &Option<Vec<f64>>| all.as_ref().and_then(|all| all.get(slot).copied());
-            let (media, host) = (of(&media).map(|m| [m]), of(&host).map(|h| [h]));
-            self.ratio(
-                Figure::WafSlot,
-                media.as_ref().map(<[f64; 1]>::as_slice),
-                host.as_ref().map(<[f64; 1]>::as_slice),
-            );
+        let pairs: Vec<(Wear, Wear)> = match before.len() == after.len() {
+            true => before.iter().copied().zip(after.iter().copied()).collect(),
+            false => Vec::new(),
+        };
+        self.set(Figure::Waf, waf(&pairs));
+        if let Some(pair) = slot.and_then(|slot| pairs.get(slot)) {
+            self.set(Figure::WafSlot, waf(&[*pair]));
         }
-        if let (Some(host), Some(written)) = (&host, written.filter(|bytes| *bytes > 0.0)) {
-            let figure = host.iter().sum::<f64>() / written;
-            self.figures.insert(Figure::WafRaid, figure);
+        if let (Some(host), Some(written)) = (host(&pairs), written.filter(|bytes| *bytes > 0.0)) {
+            let figure = host.is_fine_for(host.bytes, TO_DRIVES);
+            self.set(Figure::WafRaid, figure.map(|()| host.bytes / written));
         }
     }
 
-    fn ratio(&mut self, figure: Figure, media: Option<&[f64]>, host: Option<&[f64]>) {
-        let why = match (media, host) {
-            (_, None) => "a drive does not say what was written to it (SMART log)",
-            (None, _) => "a drive does not say what it wrote to its flash (vendor's log)",
-            (Some(media), Some(host)) => {
-                let (media, host) = (media.iter().sum::<f64>(), host.iter().sum::<f64>());
-                if host > 0.0 {
-                    self.figures.insert(figure, media / host);
-                    return;
-                }
-                "the counters of the drives did not grow meanwhile"
-            }
-        };
-        self.missing.insert(figure, why.to_owned());
+    /// What real drives counted meanwhile, in bytes, beside what the loads say that they wrote.
+    pub fn counted(&mut self, before: &[Wear], after: &[Wear], loads: &[Reached]) {
+        let pairs: Vec<(Wear, Wear)> = before.iter().copied().zip(after.iter().copied()).collect();
+        let written = host(&pairs).map_or(0.0, |grown| grown.bytes);
+        let is_fine = |flash: &Grown| flash.is_fine_for(written, TO_FLASH).is_ok();
+        let flash = media(&pairs).filter(is_fine);
+        let wrote: Option<f64> = loads.iter().map(|load| load.wrote).sum();
+        let figures = [
+            (Figure::LoadsWrote, wrote.filter(|_| !loads.is_empty())),
+            (Figure::DrivesWritten, host(&pairs).map(|grown| grown.bytes)),
+            (Figure::FlashWritten, flash.map(|grown| grown.bytes)),
+        ];
+        let known = figures
+            .into_iter()
+            .filter_map(|(figure, bytes)| Some((figure, bytes?)));
+        self.figures.extend(known);
+    }
+
+    fn set(&mut self, figure: Figure, found: Result<f64, String>) {
+        match found {
+            Ok(value) => drop(self.figures.insert(figure, value)),
+            Err(why) => drop(self.missing.insert(figure, why)),
+        }
     }
 }
 
-/// By how much a counter grew on each drive; `None` where one drive does not have it.
-fn grown(before: &[Wear], after: &[Wear], of: fn(&Wear) -> Option<f64>) -> Option<Vec<f64>> {
-    if before.is_empty() || before.len() != after.len() {
-        return None;
+/// By how much a counter of some drives grew, all together.
+#[derive(Clone, Copy, Debug)]
+struct Grown {
+    bytes: f64,
+    /// A drive counts in units of so many; 0: exactly.
+    unit: f64,
+    /// It may be off by so many: one unit of each drive.
+    off: f64,
+}
+
+/// How far counters may be off, as a share of what was written, for a figure to mean something.
+const OFF_MAX: f64 = 0.05;
+const TO_DRIVES: &str = "what is written to them";
+const TO_FLASH: &str = "what they write to their flash";
+
+impl Grown {
+    /// `None`: one drive does not have the counter, or there is no drive.
+    fn of(
+        pairs: &[(Wear, Wear)],
+        counter: fn(&Wear) -> Option<f64>,
+        unit: fn(&Wear) -> f64,
+    ) -> Option<Grown> {
+        let grown = |(before, after): &(Wear, Wear)| {
+            // A counter that went back is another drive's.
+            let by = Some(counter(after)? - counter(before)?);
+            by.filter(|by| *by >= 0.0)
+        };
+        let units = pairs.iter().map(|(_, after)| unit(after));
+        let bytes = pairs.iter().map(grown).sum::<Option<f64>>()?;
+        (!pairs.is_empty()).then(|| Grown {
+            bytes,
+            unit: units.clone().fold(0.0, f64::max),
+            off: units.sum(),
+        })
     }
-    let pairs = before.iter().zip(after);
-    let grown = pairs.map(|(before, after)| Some(of(after)? - of(before)?));
-    // A counter that went back is another drive's.
-    grown.map(|by| by.filter(|by| *by >= 0.0)).collect()
+
+    /// Whether so many bytes are enough for these units.
+    fn is_fine_for(self, bytes: f64, what: &str) -> Result<(), String> {
+        if self.off <= OFF_MAX * bytes {
+            return Ok(());
+        }
+        let shown = |bytes| shown(Figure::DrivesWritten, bytes);
+        let (unit, bytes) = (shown(self.unit), shown(bytes));
+        Err(format!(
+            "the drives count {what} in units of {unit}, which is too coarse for the {bytes} that \
+             were written"
+        ))
+    }
+}
+
+fn host(pairs: &[(Wear, Wear)]) -> Option<Grown> {
+    Grown::of(pairs, |wear| wear.host_written, |wear| wear.host_unit)
+}
+
+fn media(pairs: &[(Wear, Wear)]) -> Option<Grown> {
+    Grown::of(pairs, |wear| wear.media_written, |wear| wear.media_unit)
+}
+
+/// Bytes of flash for each byte that was written to the drives; or why it is not known.
+fn waf(pairs: &[(Wear, Wear)]) -> Result<f64, String> {
+    let host = host(pairs).ok_or("a drive does not say what was written to it (SMART log)")?;
+    let no_media = "a drive does not say what it wrote to its flash (vendor's log)";
+    let media = media(pairs).ok_or(no_media)?;
+    if host.bytes <= 0.0 {
+        return Err("the counters of the drives did not grow meanwhile".to_owned());
+    }
+    host.is_fine_for(host.bytes, TO_DRIVES)?;
+    media.is_fine_for(host.bytes, TO_FLASH)?;
+    Ok(media.bytes / host.bytes)
 }
 
 impl Results {
@@ -338,10 +404,66 @@ mod tests {
 
     fn wear(host: f64, media: Option<f64>) -> Wear {
         Wear {
-            host_read: None,
             host_written: Some(host),
             media_written: media,
+            ..Wear::default()
         }
+    }
+
+    #[test]
+    fn counters_that_are_too_coarse_for_what_was_written_give_no_figure() {
+        let coarse = |host: f64, media: f64| Wear {
+            host_unit: 5e5,
+            media_unit: 1e9,
+            ..wear(host, Some(media))
+        };
+        let of = |host: f64, media: f64| {
+            let mut step = StepResult::default();
+            step.wear(
+                &[coarse(0.0, 1e9)],
+                &[coarse(host, 1e9 + media)],
+                Some(1e7),
+                None,
+            );
+            step
+        };
+        // 30 MB: the flash took none of them, or a thousand million, as the counter has it.
+        let short = of(3e7, 0.0);
+        assert!(!short.figures.contains_key(&Figure::Waf), "{short:?}");
+        let why = &short.missing[&Figure::Waf];
+        assert!(
+            why.contains("units of 1.00 GB") && why.contains("30.0 MB"),
+            "{why}"
+        );
+        assert_eq!(short.figures[&Figure::WafRaid], 3.0);
+        let least = of(1e6, 0.0);
+        assert!(
+            least.missing[&Figure::WafRaid].contains("500 kB"),
+            "{least:?}"
+        );
+        assert_eq!(of(1e11, 1.2e11).figures[&Figure::Waf], 1.2);
+    }
+
+    #[test]
+    fn what_drives_counted_stands_beside_what_loads_wrote() {
+        let load = |wrote| Reached {
+            load: "seq-write:1M:1".parse().expect("a load"),
+            read_bytes_per_s: 0.0,
+            write_bytes_per_s: 0.0,
+            read_iops: 0.0,
+            write_iops: 0.0,
+            wrote,
+            latency_us: [0.0; 4],
+        };
+        let mut step = StepResult::default();
+        let (before, after) = ([wear(10.0, None)], [wear(25.0, None)]);
+        step.counted(&before, &after, &[load(Some(4.0)), load(Some(6.0))]);
+        assert_eq!(step.figures[&Figure::LoadsWrote], 10.0);
+        assert_eq!(step.figures[&Figure::DrivesWritten], 15.0);
+        assert!(!step.figures.contains_key(&Figure::FlashWritten));
+        let mut step = StepResult::default();
+        step.counted(&[Wear::default()], &after, &[load(None)]);
+        assert!(step.figures.is_empty(), "{step:?}");
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct Reached {
     pub read_iops: f64,
     /// Writes a second.
     pub write_iops: f64,
+    /// Bytes that it wrote in all, where they were counted.
+    pub wrote: Option<f64>,
     /// Latency: p50, p99, p99.9, p99.99, microseconds.
     pub latency_us: [f64; 4],
 }
@@ -38,8 +40,12 @@ pub struct Wear {
     pub host_read: Option<f64>,
     /// Bytes that the host has written.
     pub host_written: Option<f64>,
+    /// In units of so many; 0: exact.
+    pub host_unit: f64,
     /// Bytes that were written to the flash.
     pub media_written: Option<f64>,
+    /// In units of so many; 0: exact.
+    pub media_unit: f64,
 }
 
 /// What a rebuild or a scrub took.

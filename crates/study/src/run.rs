@@ -12,6 +12,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use strake_foresight::load::Load;
+
 use crate::definition::{Case, DefinitionError, Figure, Step, Study, What};
 use crate::result::{
     CaseResult, DriveSeen, FORMAT, Machine, On, RESULT, Results, STUDY, StepResult, replace,
@@ -373,25 +375,16 @@ fn carry_out(
             until,
             simulated: other,
         } => {
-            let mut until = if simulated { *other } else { *until };
-            if let Until::Time { ramp, run } = until
-                && !ramp.is_zero()
-            {
-                let ramp = Until::Time {
-                    ramp: Duration::ZERO,
-                    run: ramp,
-                };
-                rig.run(*on, loads, ramp)?;
-                until = Until::Time {
-                    ramp: Duration::ZERO,
-                    run,
-                };
-            }
+            let until = if simulated { *other } else { *until };
+            let until = after_ramp(rig, *on, loads, until)?;
             let before = rig.wear()?;
             let reached = rig.run(*on, loads, until)?;
             let after = rig.wear()?;
             result.reached(&reached);
             result.wear(&before, &after, written(*on, &reached, until), None);
+            if !simulated {
+                result.counted(&before, &after, &reached);
+            }
         }
         What::Rebuild { slot, beside } => {
             let before = rig.wear()?;
@@ -399,6 +392,9 @@ fn carry_out(
             let after = rig.wear()?;
             job_done(&mut result, job.seconds, job.bytes_per_s, &job.beside);
             result.wear(&before, &after, None, Some(*slot));
+            if !simulated {
+                result.counted(&before, &after, &job.beside);
+            }
         }
         What::Scrub { beside } => {
             let before = rig.wear()?;
@@ -407,11 +403,32 @@ fn carry_out(
             job_done(&mut result, job.seconds, job.bytes_per_s, &job.beside);
             if !beside.is_empty() {
                 result.wear(&before, &after, None, None);
+                if !simulated {
+                    result.counted(&before, &after, &job.beside);
+                }
             }
         }
     }
     result.notes = rig.notes();
     Ok(result)
+}
+
+/// Runs the ramp of a load; what is left of it.
+fn after_ramp(
+    rig: &mut dyn Rig,
+    on: Target,
+    loads: &[Load],
+    until: Until,
+) -> Result<Until, RigError> {
+    let none = Duration::ZERO;
+    match until {
+        Until::Time { ramp, run } if !ramp.is_zero() => {
+            let only = |run| Until::Time { ramp: none, run };
+            rig.run(on, loads, only(ramp))?;
+            Ok(only(run))
+        }
+        other => Ok(other),
+    }
 }
 
 fn job_done(result: &mut StepResult, seconds: f64, bytes_per_s: f64, beside: &[Reached]) {
@@ -425,8 +442,12 @@ fn job_done(result: &mut StepResult, seconds: f64, bytes_per_s: f64, beside: &[R
     result.reached(beside);
 }
 
-/// Bytes that the array was given in a step.
+/// Bytes that the array was given in a step: as its loads counted them, else by their rate.
 fn written(on: Target, reached: &[Reached], until: Until) -> Option<f64> {
+    let counted: Option<f64> = reached.iter().map(|one| one.wrote).sum();
+    if counted.is_some() && !reached.is_empty() {
+        return counted.filter(|_| on == Target::Array);
+    }
     let Until::Time { run, .. } = until else {
         return None;
     };

@@ -90,6 +90,7 @@ fn reached(all: Vec<strake_lab::Reached>) -> Vec<Reached> {
         write_bytes_per_s: one.write_bytes_per_s(),
         read_iops: one.read_iops,
         write_iops: one.write_iops,
+        wrote: None,
         latency_us: one.latency_us,
         load: one.load,
     };
@@ -121,6 +122,7 @@ impl SimulatedRig {
             host_read: sum(counted.host_read, now.host_read as f64),
             host_written: sum(counted.host_written, now.host_written as f64),
             media_written: sum(counted.media_written, now.media_written as f64),
+            ..Wear::default()
         };
         self.counted.iter().zip(&self.lab.wear()).map(of).collect()
     }

@@ -185,6 +185,9 @@ pub fn shown(figure: Figure, value: f64) -> String {
             us => format!("{:.1} ms", us / 1e3),
         },
         Figure::Seconds => time(value),
+        Figure::LoadsWrote | Figure::DrivesWritten | Figure::FlashWritten => {
+            format!("{}B", scaled(value))
+        }
         Figure::Waf | Figure::WafSlot | Figure::WafRaid => format!("{value:.2}"),
     }
 }

@@ -135,6 +135,7 @@ impl Rig for ModelRig {
                 write_bytes_per_s: 1e6 * writes,
                 read_iops: 10.0,
                 write_iops: 20.0,
+                wrote: None,
                 latency_us: [f64::from(load.depth); 4],
             }
         };
@@ -142,9 +143,9 @@ impl Rig for ModelRig {
     }
     fn wear(&mut self) -> Result<Vec<Wear>, RigError> {
         let wear = |(slot, written): (usize, &f64)| Wear {
-            host_read: None,
             host_written: Some(*written),
             media_written: Some(written * if slot == 1 { 2.0 } else { 1.0 }),
+            ..Wear::default()
         };
         Ok(self.written.iter().enumerate().map(wear).collect())
     }

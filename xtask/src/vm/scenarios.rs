@@ -277,10 +277,16 @@ pub(crate) const BOOTS: [Boot; 16] = [
         usual_s: 90,
         limit_s: 1800,
         ublk_mode: None,
-        scenarios: &[scenario(
-            "placement",
-            "NVMe FDP: data, parity, log and rebuild go to handles of their own",
-        )],
+        scenarios: &[
+            scenario(
+                "placement",
+                "NVMe FDP: data, parity, log and rebuild go to handles of their own",
+            ),
+            scenario(
+                "placed-study",
+                "a study takes write amplification from the drives' FDP statistics",
+            ),
+        ],
     },
     Boot {
         name: "drives",
@@ -314,6 +320,10 @@ pub(crate) const BOOTS: [Boot; 16] = [
             scenario(
                 "granularity",
                 "drives that write in units of 16 KiB: strip, offset and notes go by it",
+            ),
+            scenario(
+                "study",
+                "a study: SMART logs around loads; a drive dies, comes back, and the study goes on",
             ),
         ],
     },

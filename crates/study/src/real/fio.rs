@@ -168,6 +168,7 @@ pub(super) fn reached(output: &[u8], loads: &[Load]) -> Result<Vec<Reached>, Str
             write_bytes_per_s: number("write", "bw_bytes"),
             read_iops: number("read", "iops"),
             write_iops: number("write", "iops"),
+            wrote: Some(number("write", "io_bytes")),
             latency_us: ["50.000000", "99.000000", "99.900000", "99.990000"].map(latency),
         })
     };

@@ -457,7 +457,11 @@ impl RealRig<'_> {
                     ),
                 });
                 let from = count.saturating_sub(steady::WINDOW);
-                return Ok(mean(&rounds[from..]));
+                let mut mean = mean(&rounds[from..]);
+                for (one, wrote) in mean.iter_mut().zip(wrote_in_all(&rounds)) {
+                    one.wrote = wrote;
+                }
+                return Ok(mean);
             }
         }
     }
@@ -523,6 +527,13 @@ impl RealRig<'_> {
             beside,
         })
     }
+}
+
+/// What all of these rounds wrote, load by load.
+fn wrote_in_all(rounds: &[Vec<Reached>]) -> Vec<Option<f64>> {
+    let loads = rounds.first().map_or(0, Vec::len);
+    let of = |at: usize| rounds.iter().map(|round| round.get(at)?.wrote).sum();
+    (0..loads).map(of).collect()
 }
 
 /// The mean of rounds, load by load; of latencies the longest.

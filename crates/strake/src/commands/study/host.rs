@@ -218,10 +218,13 @@ impl Host for Machine {
 }
 
 fn wear(health: &health::Health) -> Wear {
+    let media = health.media_counter();
     Wear {
         host_read: Some(health.host_read_bytes as f64),
         host_written: Some(health.host_written_bytes as f64),
-        media_written: health.media_written_bytes.map(|bytes| bytes as f64),
+        host_unit: health::SMART_UNIT as f64,
+        media_written: media.map(|(bytes, _)| bytes as f64),
+        media_unit: media.map_or(0.0, |(_, unit)| unit as f64),
     }
 }
 
@@ -250,6 +253,7 @@ mod tests {
             controller: vec![0; 4096],
             smart: page(&[(32, &7u128.to_le_bytes()), (48, &units.to_le_bytes())]),
             endurance_group: None,
+            fdp: None,
             ocp: ocp.map(|bytes| page(&[(0, &bytes.to_le_bytes()), (496, &guid)])),
             solidigm: solidigm.map(|n| page(&[(0, &[0xf4]), (5, &n.to_le_bytes())])),
         }

@@ -1,8 +1,9 @@
 //! How worn and how well an NVMe drive is: what its logs say, as values.
 //!
 //! Sources: NVM Express Base Specification (SMART / Health log 02h, Endurance Group log 09h; both
-//! little endian), OCP Datacenter NVMe SSD Specification (log C0h), Solidigm's additional SMART log
-//! (CAh: items of 12 bytes, a key first, a raw value of six bytes at 5).
+//! little endian; FDP Statistics log 22h), OCP Datacenter NVMe SSD Specification (log C0h),
+//! Solidigm's additional SMART log (CAh: items of 12 bytes, a key first, a raw value of six bytes
+//! at 5).
 //!
 //! Invariants: a page is believed only where it says itself what it is (the OCP page by its GUID)
 //! or the drive's vendor is known for it; what a drive does not report is `None`, never zero.
@@ -20,8 +21,19 @@ use crate::drives::machine::sysfs;
 const PAGE_BYTES: usize = 512;
 const SMART: u8 = 0x02;
 const ENDURANCE_GROUP: u8 = 0x09;
+const FDP_STATISTICS: u8 = 0x22;
+/// Bytes of that page.
+const FDP_BYTES: usize = 64;
+/// Of a controller's identify data: its attributes, and the one of placement handles.
+const CTRATT: usize = 96;
+const CTRATT_FDP: u128 = 1 << 19;
 const OCP: u8 = 0xc0;
 const SOLIDIGM: u8 = 0xca;
+/// Bytes of a data unit of the SMART log: a thousand blocks of 512.
+pub(crate) const SMART_UNIT: u64 = 512_000;
+/// Bytes of a unit of Solidigm's log, and of the endurance group's.
+const SOLIDIGM_UNIT: u64 = 32 << 20;
+const GROUP_UNIT: u64 = 1_000_000_000;
 /// PCI vendors with the log CAh that is read here: Intel and Solidigm.
 const SOLIDIGM_VENDORS: [u16; 2] = [0x8086, 0x025e];
 /// Of a controller's identify data: the temperature that it warns of.
@@ -61,6 +73,9 @@ pub(crate) struct Health {
     pub(crate) media_written_bytes: Option<u128>,
     /// Which log told of the media.
     pub(crate) media_from: Option<&'static str>,
+    /// Written to its media, in bytes, since it has had placement handles: only what is added to
+    /// it means something beside what hosts wrote.
+    pub(crate) fdp_media_bytes: Option<u128>,
     /// Writes below its write granularity, where it tells (OCP).
     pub(crate) unaligned_ios: Option<u64>,
 }
@@ -71,6 +86,7 @@ pub(crate) struct Pages {
     pub(crate) controller: Vec<u8>,
     pub(crate) smart: Vec<u8>,
     pub(crate) endurance_group: Option<Vec<u8>>,
+    pub(crate) fdp: Option<Vec<u8>>,
     pub(crate) ocp: Option<Vec<u8>>,
     pub(crate) solidigm: Option<Vec<u8>>,
 }
@@ -90,11 +106,16 @@ pub(crate) fn of(path: &Path) -> Result<Health, String> {
     let controller = nvme::identify_controller(&file).map_err(told)?;
     let vendor = u16_at(&controller, 0);
     let page = |id, specific| nvme::log_page(&file, id, specific, PAGE_BYTES).ok();
+    let attributes = number(&controller, CTRATT, 4);
     let group = nvme::identify_namespace(&file).map_or(0, |namespace| u16_at(&namespace, 102));
     let pages = Pages {
         smart: nvme::log_page(&file, SMART, 0, PAGE_BYTES).map_err(told)?,
         // Zero: the namespace belongs to no endurance group.
         endurance_group: (group != 0).then(|| page(ENDURANCE_GROUP, group)).flatten(),
+        // A drive on which placement is off refuses.
+        fdp: (group != 0 && attributes & CTRATT_FDP != 0)
+            .then(|| nvme::log_page(&file, FDP_STATISTICS, group, FDP_BYTES).ok())
+            .flatten(),
         ocp: page(OCP, 0),
         solidigm: SOLIDIGM_VENDORS
             .contains(&vendor)
@@ -103,6 +124,21 @@ pub(crate) fn of(path: &Path) -> Result<Health, String> {
         controller,
     };
     Ok(decode(&pages))
+}
+
+impl Health {
+    /// Bytes written to the media, in the finest unit that the drive has, and that unit. Not since
+    /// the drive was made: for what is added to it between two looks.
+    pub(crate) fn media_counter(&self) -> Option<(u128, u64)> {
+        let unit = match self.media_from {
+            Some("ocp") => 1,
+            Some("solidigm") => SOLIDIGM_UNIT,
+            _ => GROUP_UNIT,
+        };
+        let of_life = self.media_written_bytes.map(|bytes| (bytes, unit));
+        let fdp = self.fdp_media_bytes.map(|bytes| (bytes, 1));
+        of_life.into_iter().chain(fdp).min_by_key(|(_, unit)| *unit)
+    }
 }
 
 /// Little-endian bytes from `at`, as many as are asked for.
@@ -155,11 +191,11 @@ pub(crate) fn decode(pages: &Pages) -> Health {
         power_on_hours: number(smart, 128, 16),
         unsafe_shutdowns: number(smart, 144, 16),
         media_errors: number(smart, 160, 16),
-        // In thousands of 512 bytes.
-        host_read_bytes: number(smart, 32, 16).saturating_mul(512_000),
-        host_written_bytes: number(smart, 48, 16).saturating_mul(512_000),
+        host_read_bytes: number(smart, 32, 16).saturating_mul(u128::from(SMART_UNIT)),
+        host_written_bytes: number(smart, 48, 16).saturating_mul(u128::from(SMART_UNIT)),
         media_written_bytes: media.map(|(bytes, _)| bytes),
         media_from: media.map(|(_, from)| from),
+        fdp_media_bytes: pages.fdp.as_deref().map(|page| number(page, 16, 16)),
         unaligned_ios: ocp.map(|page| number(page, 136, 8) as u64),
     }
 }
@@ -180,12 +216,15 @@ fn media(pages: &Pages) -> Option<(u128, &'static str)> {
         .chunks_exact(12);
     let nand = |item: &&[u8]| item[0] == 0xf4;
     if let Some(item) = items.clone().find(nand) {
-        return Some((number(item, 5, 6) * (32 << 20), "solidigm"));
+        return Some((number(item, 5, 6) * u128::from(SOLIDIGM_UNIT), "solidigm"));
     }
     let page = pages.endurance_group.as_deref()?;
     // Zero: not reported.
     let units = Some(number(page, 80, 16)).filter(|&units| units != 0)?;
-    Some((units.saturating_mul(1_000_000_000), "endurance_group"))
+    Some((
+        units.saturating_mul(u128::from(GROUP_UNIT)),
+        "endurance_group",
+    ))
 }
 
 #[cfg(test)]
@@ -297,6 +336,25 @@ mod tests {
     }
 
     #[test]
+    fn media_writes_of_placement_stand_beside_those_of_all_of_the_drive_s_life() {
+        let fdp = page(&[(0, &5u128.to_le_bytes()), (16, &6u128.to_le_bytes())]);
+        let pages = Pages {
+            smart: smart(),
+            endurance_group: Some(page(&[(80, &7u128.to_le_bytes())])),
+            fdp: Some(fdp[..FDP_BYTES].to_vec()),
+            ..Pages::default()
+        };
+        let health = decode(&pages);
+        assert_eq!(health.fdp_media_bytes, Some(6));
+        assert_eq!(health.media_counter(), Some((6, 1)));
+        assert_eq!(health.media_from, Some("endurance_group"));
+        let health = decode(&Pages { fdp: None, ..pages });
+        assert_eq!(health.fdp_media_bytes, None);
+        assert_eq!(health.media_counter(), Some((7_000_000_000, GROUP_UNIT)));
+        assert_eq!(decode(&Pages::default()).media_counter(), None);
+    }
+
+    #[test]
     fn pages_of_any_length_are_survived() {
         for bytes in [0, 1, 5, 13, 100, 511] {
             let short = vec![0xff; bytes];
@@ -304,6 +362,7 @@ mod tests {
                 controller: short.clone(),
                 smart: short.clone(),
                 endurance_group: Some(short.clone()),
+                fdp: Some(short.clone()),
                 ocp: Some(short.clone()),
                 solidigm: Some(short),
             });
