@@ -2,8 +2,10 @@
 //! a member I/O and of a byte, from the rows of a run.
 //!
 //! ```text
-//!   io       raw 4K reads and writes                     request  array - its member I/Os, raw
-//!   byte     1M writes - the raw writes of their bytes   check    rebuild - its raw reads and writes
+//!   io        raw 4K reads and writes
+//!   request   array - its member I/Os, raw
+//!   byte      1M writes - the raw writes of their bytes
+//!   check     rebuild - its raw reads and writes
 //! ```
 //!
 //! Invariants: a figure that several rows give is the range of them; one that no row gives, or that

@@ -60,11 +60,11 @@ struct Options {
     /// Only this state (may be given several times)
     #[arg(long, value_parser = ["optimal", "degraded", "rebuilding", "degraded twice"])]
     state: Vec<String>,
-    /// Write what was measured of this machine as a host file, which `strake plan --host-file` reads
+    /// Write what was measured of this machine as a host file: see `strake plan --host-file`
     #[arg(long, value_name = "FILE", conflicts_with = "smoke")]
     host: Option<PathBuf>,
-    /// What `cargo xtask bench engine --json` printed: the host file then has the engine's own time,
-    /// too
+    /// What `cargo xtask bench engine --json` printed: the host file then has the engine's own
+    /// time, too
     #[arg(long, value_name = "FILE", requires = "host")]
     engine: Option<PathBuf>,
     /// Where the files go

@@ -16,8 +16,7 @@ use serde::Serialize;
 
 use crate::drive::End;
 use crate::load::Load;
-use crate::shape::Shape;
-use crate::speed::State;
+use crate::shape::{Shape, State};
 
 /// Bytes of a row on one member.
 const ROW: f64 = 4096.0;
@@ -107,51 +106,6 @@ mod tests {
     use strake_format::Level;
 
     use super::*;
-    use crate::catalogue;
-    use crate::host::Host;
-    use crate::speed::{Limit, Rate, rates};
-    use crate::value::{Figure, Source};
-
-    fn md(members: u8, group: u8, load: &str, state: State) -> Rate {
-        let drive = catalogue::builtin().find("PM1733-1.92").expect("there");
-        let shape = Shape::new(Level::Raid50, members, Some(group), Some(65_536), 4096);
-        let host = Host {
-            engine: Engine::Md,
-            cores: Figure::point(64.0, Source::Given),
-            ..Host::default()
-        };
-        let share = Figure::point(0.05, Source::Given);
-        let loads = [load.parse().expect("a load")];
-        let all = rates(
-            &drive,
-            &shape.expect("a shape"),
-            &host,
-            &loads,
-            state,
-            share,
-        );
-        all.expect("a state").remove(0)
-    }
-
-    #[test]
-    fn two_measurements_of_md_predict_its_degraded_reads() {
-        // S3: 200 k random writes, from which the rows are; 200 k degraded reads, which are not.
-        let write = md(24, 8, "rand-write:4K:4608", State::Optimal).requests_per_s;
-        assert!((write.low / 200e3 - 1.0).abs() < 0.01, "{write:?}");
-        let hurt = md(24, 8, "rand-read:4K:4608", State::Degraded);
-        let rate = hurt.requests_per_s;
-        assert!(
-            rate.low <= 200.1e3 && (200e3..240e3).contains(&rate.high),
-            "{rate:?}"
-        );
-        assert_eq!(hurt.limits, [Limit::Engine]);
-        let read = md(24, 8, "rand-read:4K:4608", State::Optimal).requests_per_s;
-        assert!((read.low / 1.9e6 - 1.0).abs() < 0.01, "{read:?}");
-        // Two groups have two threads.
-        let one = md(16, 8, "rand-write:4K:4608", State::Optimal).requests_per_s;
-        assert!((one.low / write.low - 2.0 / 3.0).abs() < 0.01, "{one:?}");
-    }
-
     #[test]
     fn this_engine_limits_nothing_and_whole_rows_are_fewer() {
         let shape = Shape::new(Level::Raid5, 9, None, Some(131_072), 16384).expect("a shape");

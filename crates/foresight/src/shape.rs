@@ -16,6 +16,17 @@ const RECORD: f64 = 819.0;
 /// Smallest and largest strip, bytes.
 const STRIPS: (u64, u64) = (4096, 1 << 20);
 
+/// What members serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// All.
+    Optimal,
+    /// One is missing.
+    Degraded,
+    /// One is being rebuilt, which takes this share of the time of the drives: at least, at most.
+    Rebuilding,
+}
+
 /// Level, members, group and strip, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {

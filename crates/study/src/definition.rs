@@ -4,9 +4,9 @@
 //! are carried out in their order. What a step measures is a set of figures ([`Figure`]); `expect`
 //! puts a published value beside one of them.
 //!
-//! Invariants: an error names the line and the key; a study that was read has at least one case,
-//! each case has steps with names of their own, and each expectation names a step of its case.
-//! Options for fio are a closed list ([`FIO_OPTIONS`]): none of them names a file or a program.
+//! Invariants: an error names the line and the key; there is a case, each case has steps with names
+//! of their own, and each expectation names one. Options for fio are a closed list
+//! ([`FIO_OPTIONS`]): none of them names a file or a program.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::time::Duration;
 
+pub use crate::figure::Figure;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use strake_foresight::load::{Load, size};
@@ -166,66 +167,6 @@ pub enum Only {
     Simulated,
     /// On real drives.
     Real,
-}
-
-macro_rules! figures {
-    ($($(#[doc = $doc:literal])* $variant:ident, $name:literal;)*) => {
-        /// What a step measures; `figure` of an expectation names one.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
-        pub enum Figure { $($(#[doc = $doc])* #[serde(rename = $name)] $variant,)* }
-
-        impl Figure {
-            /// All of them.
-            pub const ALL: &[Figure] = &[$(Figure::$variant,)*];
-            /// As studies and results name it.
-            pub fn name(self) -> &'static str {
-                match self { $(Figure::$variant => $name,)* }
-            }
-        }
-    };
-}
-
-figures! {
-    /// Bytes that all loads of the step read, a second.
-    ReadBytes, "read_bytes_per_s";
-    /// Bytes that all loads of the step wrote, a second.
-    WriteBytes, "write_bytes_per_s";
-    /// Reads of all loads, a second.
-    ReadIops, "read_iops";
-    /// Writes of all loads, a second.
-    WriteIops, "write_iops";
-    /// Reads and writes of all loads, a second.
-    Iops, "iops";
-    /// Half of the requests took longer, of the load with the longest times.
-    P50, "p50_us";
-    /// One request in a hundred took longer.
-    P99, "p99_us";
-    /// One in a thousand.
-    P999, "p999_us";
-    /// One in ten thousand.
-    P9999, "p9999_us";
-    /// Seconds that a create, a rebuild or a scrub took.
-    Seconds, "seconds";
-    /// Bytes of a rebuild or a scrub, a second, on the drive that it concerns.
-    JobBytes, "bytes_per_s";
-    /// Bytes that the drives wrote to flash for each byte that was written to them.
-    Waf, "waf";
-    /// The same of the drive that a rebuild wrote.
-    WafSlot, "waf_slot";
-    /// Bytes that were written to the drives for each byte that was written to the array.
-    WafRaid, "waf_raid";
-    /// Bytes that the loads wrote, as fio counts them.
-    LoadsWrote, "loads_wrote_bytes";
-    /// Bytes that were written to the drives meanwhile, as their SMART logs count them.
-    DrivesWritten, "drives_written_bytes";
-    /// Bytes that the drives wrote to their flash meanwhile, as their logs count them.
-    FlashWritten, "flash_written_bytes";
-}
-
-impl fmt::Display for Figure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// How a published figure and ours are related.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod definition;
+pub mod figure;
 pub mod picture;
 pub mod real;
 pub mod report;

@@ -1,4 +1,5 @@
-//! What a simulation of a plan's shape and loads reached: filled by a lab, shown beside the formulas.
+//! What a simulation of a plan's shape and loads reached: filled by a lab, shown beside the
+//! formulas.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -119,7 +119,7 @@ catalogue! {
         "correct the line that is named; docs/how-to/plan.md shows a drive";
     /// A host file of `plan` that cannot be read.
     HostFileInvalid, "host-file-invalid", Usage,
-        "correct the line that is named, or write the file anew: cargo xtask bench system --host FILE";
+        "correct the line that is named, or write it anew: cargo xtask bench system --host FILE";
     /// A shape or a drive that `plan --simulate` has no model of.
     NotSimulated, "not-simulated", Usage,
         "plan it by formula alone: leave --simulate out";

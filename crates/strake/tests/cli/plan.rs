@@ -294,9 +294,10 @@ fn a_host_file_makes_the_machine_what_was_measured() {
     let path = rig.path("host.toml");
     let text = |io: &str| {
         format!(
-            "[source]\nbench = {{ title = \"bench system\", date = \"2026-11-28\" }}\n\n[host]\ncores \
-             = {{ is = 2, source = \"bench\" }}\nrequest = {{ is = 1e-6, source = \"bench\" }}\nio = \
-             {{ is = {io}, source = \"bench\" }}\n"
+            "[source]\nbench = {{ title = \"bench system\", date = \"2026-11-28\" }}\n\n\
+             [host]\ncores = {{ is = 2, source = \"bench\" }}\n\
+             request = {{ is = 1e-6, source = \"bench\" }}\n\
+             io = {{ is = {io}, source = \"bench\" }}\n"
         )
     };
     fs::write(&path, text("1e-6")).expect("written");

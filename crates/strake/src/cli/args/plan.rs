@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use strake_lab::forecast;
 
 /// What is to be planned.
 #[derive(Debug, Args)]
@@ -53,7 +54,7 @@ pub(crate) struct PlanArgs {
     pub(crate) simulate: bool,
     /// What decides the order of latencies and of random places of --simulate: the same seed gives
     /// the same figures
-    #[arg(long, value_name = "N", default_value_t = strake_lab::forecast::SEED, requires = "simulate")]
+    #[arg(long, value_name = "N", default_value_t = forecast::SEED, requires = "simulate")]
     pub(crate) seed: u64,
     /// Write one HTML file with tables and charts
     #[arg(long, value_name = "FILE")]
