@@ -93,16 +93,19 @@ scenario_placed_study() {
         'array = { drives = 4, level = "5", strip = "64K" }' \
         '[[case.step]]' 'name = "create"' 'do = "create"' \
         '[[case.step]]' 'name = "fill"' 'do = "load"' 'on = "array"' 'loads = ["seq-write:1M:2"]' \
+        'until = { passes = 0.2 }' \
+        '[[case.step]]' 'name = "again"' 'do = "load"' 'on = "array"' 'loads = ["seq-write:1M:2"]' \
         'until = { passes = 0.2 }' >"$RUN/wear.toml"
     daemon_start
     before=$(flash_bytes 0 1 2 3)
     strake study run "$RUN/wear.toml" --on "$names" --yes-erase "$names" --out "$RUN/studies"
     after=$(flash_bytes 0 1 2 3)
-    flash=$(jq '.cases[0].steps[1].figures.flash_written_bytes | round' "$RUN/studies/wear/result.json")
-    waf=$(jq '.cases[0].steps[1].figures.waf * 100 | round' "$RUN/studies/wear/result.json")
+    flash=$(jq '.cases[0].steps[2].figures.flash_written_bytes | round' "$RUN/studies/wear/result.json")
+    waf=$(jq '.cases[0].steps[2].figures.waf * 100 | round' "$RUN/studies/wear/result.json")
     say "flash took $flash bytes in the load, $((after - before)) in all; write amplification $waf %"
     [ "$flash" -gt 100000000 ] && [ "$flash" -le $((after - before)) ] || fail "$flash of $((after - before)) bytes"
-    # The emulated drive writes each byte once; a log counts what was written to it in units of 512,000 bytes.
+    # The emulated drive writes each byte once, zeroes too, which its SMART log does not count: the first load has them,
+    # where regions are zeroed before they are written. SMART counts in units of 512,000 bytes.
     [ "$waf" -ge 95 ] && [ "$waf" -le 105 ] || fail "write amplification is $waf %"
 }
 
