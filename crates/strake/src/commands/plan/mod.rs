@@ -22,6 +22,9 @@ use crate::commands::plan::input::Like;
 use crate::common::errors::{Code, Failure};
 use crate::drives::machine::sysfs;
 
+/// Said of a plan of md where others are simulated.
+const MD_BY_FORMULA: &str = "Linux md is not simulated: its figures are those of the formulas";
+
 pub(crate) fn run(context: &Context, args: &PlanArgs) -> Ended {
     let all = input::catalogue(args)?;
     if args.drives {
@@ -67,9 +70,13 @@ pub(crate) fn run(context: &Context, args: &PlanArgs) -> Ended {
     };
     let mut planned = planned;
     if args.simulate {
-        let ours = |(asked, _): &&mut (Asked, Plan)| asked.host.engine == Engine::Strake;
-        for (asked, plan) in planned.iter_mut().filter(ours) {
-            plan.simulated = Some(simulated(context, asked, plan, args.seed)?);
+        for (asked, plan) in &mut planned {
+            match asked.host.engine {
+                Engine::Strake => {
+                    plan.simulated = Some(simulated(context, asked, plan, args.seed)?);
+                }
+                Engine::Md => plan.notes.push(MD_BY_FORMULA.to_owned()),
+            }
         }
     }
     if let Some(path) = &args.html {
