@@ -108,6 +108,31 @@ scenario_udev() {
     volume=$(strake volume show carved home --json | jq -r .device)
     wait_link /dev/strake/carved/home "../../${volume##*/}"
     wait_link /dev/disk/by-id/strake-name-carved:home "../../${volume##*/}"
+    late_udev
+}
+
+# udev handles each event of a device after its number has gone to the next one.
+late_udev() {
+    strake stop carved
+    udevadm settle
+    udevadm control --stop-exec-queue
+    strake start other
+    name=$(device other)
+    strake stop other
+    strake start other
+    same "$(device other)" "$name" "the device after a start"
+    udevadm control --start-exec-queue
+    wait_link /dev/strake/other "../${name##*/}"
+    wait_link /dev/disk/by-id/strake-name-other "../../${name##*/}"
+
+    udevadm settle
+    udevadm control --stop-exec-queue
+    strake volume create other home --size 100M --force --yes
+    volume=$(strake volume show other home --json | jq -r .device)
+    same "$volume" "$name" "the device of the volume"
+    udevadm control --start-exec-queue
+    wait_link /dev/strake/other/home "../../${volume##*/}"
+    wait_link /dev/disk/by-id/strake-name-other:home "../../${volume##*/}"
 }
 
 # An array with xfs on it and a file whose digest is known.

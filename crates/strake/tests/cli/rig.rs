@@ -178,8 +178,15 @@ impl Rig {
             .spawn()
             .expect("works");
         self.daemon = Some(child);
+        // The socket of one that was killed accepts until the kernel has closed it.
         self.until("the daemon to answer", || {
-            UnixStream::connect(self.dir().join("api.sock")).is_ok()
+            let Ok(mut socket) = UnixStream::connect(self.dir().join("api.sock")) else {
+                return false;
+            };
+            let patience = socket.set_read_timeout(Some(Duration::from_secs(10)));
+            patience.expect("a time");
+            let asked = socket.write_all(b"GET / HTTP/1.1\r\nHost: strake\r\n\r\n");
+            asked.is_ok() && matches!(socket.read(&mut [0]), Ok(1))
         });
     }
     pub(crate) fn daemon_pid(&self) -> u32 {

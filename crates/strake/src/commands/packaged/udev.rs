@@ -8,14 +8,13 @@
 //! not ours. Deliberately absent: links and properties made of the answer; the rules are in
 //! `packaging/udev`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use crate::cli::args::UdevCommand;
 use crate::cli::{Context, DONE, Ended, print};
 use crate::common::errors::{Code, Failure};
-use crate::daemon::array::links;
 use crate::drives::signature;
 use crate::drives::signature::Signature;
 
@@ -86,33 +85,28 @@ fn about(signature: Signature, used: bool) -> Lines {
 fn export(context: &Context, device: &str) -> Lines {
     let number = device.rsplit('/').next().unwrap_or_default();
     let id = number.strip_prefix("ublkb").and_then(|id| id.parse().ok());
-    let known = id.and_then(|id| {
-        let (array, volume) = links::name_of(id)?;
-        Some((array, volume, context.dir.exported_as(id)?))
-    });
-    let Some((array, volume, (array_uuid, volume_uuid))) = known else {
+    let Some(known) = id.and_then(|id| context.dir.exported_as(id)) else {
         return Vec::new();
     };
-    let (array, uuid) = (array.to_string(), array_uuid.to_string());
+    let (array, uuid) = (known.name.to_string(), known.array.to_string());
     let of_array = [
         ("STRAKE_ARRAY", array.clone()),
         ("STRAKE_ARRAY_UUID", uuid.clone()),
     ];
-    let (name, id, link) = match (&volume, volume_uuid) {
-        (Some(volume), Some(uuid)) => (
+    let (name, id, link) = match &known.volume {
+        Some((uuid, volume)) => (
             format!("{array}:{volume}"),
-            uuid,
-            PathBuf::from(&array).join(volume.as_str()),
+            uuid.clone(),
+            format!("{array}/{volume}"),
         ),
-        (None, None) => (array.clone(), uuid, PathBuf::from(&array)),
-        // The device is changing hands: another event follows.
-        _ => return Vec::new(),
+        None => (array.clone(), uuid, array),
     };
+    let volume = known.volume.map(|(_, volume)| volume);
     let volume = volume.map(|volume| ("STRAKE_VOLUME", volume.to_string()));
     let own = [
         ("STRAKE_NAME", name),
         ("STRAKE_UUID", id),
-        ("STRAKE_LINK", link.display().to_string()),
+        ("STRAKE_LINK", link),
     ];
     of_array.into_iter().chain(volume).chain(own).collect()
 }

@@ -1,9 +1,12 @@
 //! Names of the block devices of arrays and volumes: `/dev/strake/NAME`, `/dev/strake/NAME/VOLUME`.
 //!
 //! Order: the daemon makes the link, then has the kernel announce a change of the device. Where
-//! udev runs, its rule asks [`name_of`] for the name and takes the link over, with those in
-//! `/dev/disk`; it takes all of them away with the device. Elsewhere the daemon's link is all there
-//! is.
+//! udev runs, its rule asks for the name that the daemon remembers of the device (`strake udev
+//! export`) and takes the link over, with those in `/dev/disk`; it takes all of them away with the
+//! device. Elsewhere the daemon's link is all there is.
+//!
+//! udev may be late: it handles events of a device that is gone beside a new one of its number. So
+//! nothing but what the daemon remembers says what a device is called.
 //!
 //! Invariants: a link to another device is replaced only by [`link`] and removed by nothing here.
 //! A link saves typing: what fails here is in the log and stops nothing.
@@ -31,18 +34,32 @@ pub(crate) fn link(link: &Path, id: u32) {
         return;
     }
     // One that udev made is left to it.
-    if leads_to(link) != Some(id) {
-        let folder = link.parent().unwrap_or(Path::new(FOLDER));
-        let device = format!("/dev/ublkb{id}");
-        let made = fs::create_dir_all(folder).and_then(|()| match fs::remove_file(link) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => symlink(device, link),
-        });
-        if let Err(error) = made {
-            tracing::warn!(%error, link = %link.display(), "no link to the device");
-        }
+    if leads_to(link) != Some(id)
+        && let Err(error) = make(link, id)
+    {
+        tracing::warn!(%error, link = %link.display(), "no link to the device");
     }
     announce(Path::new(&format!("/dev/ublkb{id}")));
+}
+
+/// Makes it in place of what is there.
+fn make(link: &Path, id: u32) -> io::Result<()> {
+    let folder = link.parent().unwrap_or(Path::new(FOLDER));
+    // The array had a block device of its own before it had volumes.
+    if leads_to(folder).is_some() {
+        fs::remove_file(folder)?;
+    }
+    fs::create_dir_all(folder)?;
+    let is_folder = fs::symlink_metadata(link).is_ok_and(|about| about.is_dir());
+    let removed = match is_folder {
+        // An array of this name had volumes.
+        true => fs::remove_dir(link),
+        false => fs::remove_file(link),
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => symlink(format!("/dev/ublkb{id}"), link),
+    }
 }
 
 /// Has the kernel announce a block device anew: what it is called, or what it carries, is another.
@@ -80,59 +97,51 @@ fn leads_to(link: &Path) -> Option<u32> {
     name.parse().ok().filter(|_| in_dev(folder))
 }
 
-/// The array, and the volume, that `/dev/ublkbN` is known as.
-pub(crate) fn name_of(id: u32) -> Option<(ArrayName, Option<ArrayName>)> {
-    name_in(Path::new(FOLDER), id)
-}
-
-fn name_in(folder: &Path, id: u32) -> Option<(ArrayName, Option<ArrayName>)> {
-    names_in(folder).find_map(|array| {
-        let link = folder.join(array.as_str());
-        if leads_to(&link) == Some(id) {
-            return Some((array, None));
-        }
-        // A link to another device is no folder of volumes.
-        let is_folder = fs::symlink_metadata(&link).is_ok_and(|about| about.is_dir());
-        let volume = names_in(&link)
-            .filter(|_| is_folder)
-            .find(|volume| leads_to(&link.join(volume.as_str())) == Some(id))?;
-        Some((array, Some(volume)))
-    })
-}
-
-/// What in a folder has a name that an array or a volume may have.
-fn names_in(folder: &Path) -> impl Iterator<Item = ArrayName> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn name(text: &str) -> ArrayName {
-        text.parse().expect("a name")
+    #[test]
+    fn links_of_the_daemon_and_of_udev_lead_to_their_device() {
+        let folder = tempfile::tempdir().expect("works");
+        for (target, id) in [
+            ("/dev/ublkb1", Some(1)),
+            ("../ublkb2", Some(2)),
+            ("../../ublkb3", Some(3)),
+            ("/dev/shm/ublkb4", None),
+            ("/dev/nvme5n1", None),
+        ] {
+            let link = folder.path().join("data");
+            symlink(target, &link).expect("works");
+            assert_eq!(leads_to(&link), id, "{target}");
+            fs::remove_file(link).expect("works");
+        }
     }
 
+    /// udev may handle an event of the device that was there before after the daemon took the name
+    /// of that away.
     #[test]
-    fn a_device_is_found_by_the_links_of_the_daemon_and_of_udev() {
-        let folder = tempfile::tempdir().expect("works");
-        let folder = folder.path();
-        fs::create_dir(folder.join("carved")).expect("works");
-        for (link, target) in [
-            ("data", "/dev/ublkb1"),
-            ("other", "../ublkb2"),
-            ("carved/home", "../../ublkb3"),
-            ("elsewhere", "/dev/shm/ublkb4"),
-            ("nvme", "/dev/nvme5n1"),
-        ] {
-            symlink(target, folder.join(link)).expect("works");
-        }
-        let found = [1, 2, 3, 4, 5].map(|id| name_in(folder, id));
-        let carved = (name("carved"), Some(name("home")));
-        let (data, other) = ((name("data"), None), (name("other"), None));
-        assert_eq!(found, [Some(data), Some(other), Some(carved), None, None]);
-        assert_eq!(name_in(&folder.join("gone"), 1), None);
+    fn what_an_earlier_device_left_gives_way() {
+        let temporary = tempfile::tempdir().expect("works");
+        let folder = temporary.path().join("strake");
+        let (array, volume) = (folder.join("data"), folder.join("data/home"));
+        make(&array, 0).expect("works");
+        make(&volume, 0).expect("a link of the array gives way to the folder of its volumes");
+        assert_eq!(leads_to(&volume), Some(0));
+        fs::remove_file(&volume).expect("works");
+        make(&array, 1).expect("an empty folder gives way to a link");
+        assert_eq!(leads_to(&array), Some(1));
+
+        fs::remove_file(&array).expect("works");
+        make(&volume, 2).expect("works");
+        assert!(make(&array, 3).is_err(), "the folder has a name of another");
+        fs::remove_file(&volume).expect("works");
+        fs::remove_dir(&array).expect("works");
+        symlink("/dev/nvme0n1", &array).expect("works");
+        assert!(
+            make(&volume, 2).is_err(),
+            "a link that leads elsewhere is not ours"
+        );
     }
 
     #[test]

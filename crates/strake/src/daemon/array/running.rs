@@ -183,7 +183,7 @@ struct Ready {
     /// Of the export, as it is remembered.
     word: String,
     name: ArrayName,
-    left_volumes: BTreeMap<String, u32>,
+    left_volumes: (BTreeMap<String, u32>, BTreeMap<String, String>),
     requests: Option<u32>,
     opened: Opened,
     config: ServeConfig,
@@ -227,7 +227,8 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
         );
         return Err(Failure::new(Code::ArrayInUse, user).cure(cure));
     }
-    let left_volumes = remembered.map(|r| r.volumes).unwrap_or_default();
+    let left_volumes = remembered.map(|r| (r.volumes, r.volume_names));
+    let left_volumes = left_volumes.unwrap_or_default();
     let name = how.name.clone().unwrap_or_else(|| found.name().clone());
     if how.name.is_none() {
         names::check_owner(dir, &name, found.uuid)?;
@@ -425,7 +426,8 @@ pub(crate) fn start(
         name: name.to_string(),
         export: ready.word,
         ublk: export.ublk(),
-        volumes: ready.left_volumes,
+        volumes: ready.left_volumes.0,
+        volume_names: ready.left_volumes.1,
     };
     if let Err(error) = dir.remember(found.uuid, &record) {
         tracing::warn!(%error, "the export is not remembered");
@@ -562,11 +564,11 @@ impl Running {
         })?;
         dir.own(new, self.uuid);
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = new.clone();
+        self.remember(dir, |record| record.name = new.to_string());
         if let Some(id) = self.with(|s| Ok(s.export().ublk()))? {
             links::unlink(&links::of_array(&old), id);
             links::link(&links::of_array(new), id);
         }
-        self.remember(dir, |record| record.name = new.to_string());
         Ok(changed)
     }
     /// Its volumes go by its name, and are in use by it.
@@ -689,6 +691,14 @@ impl Running {
         };
         let again = serving.listen_again();
         again.map_err(|e| Failure::io(format!("the NBD socket of {}", self.name()), &e))
+    }
+    /// Remembers its own block device, which has come back, and gives it its name.
+    pub(crate) fn name_device(&self, dir: &Dir, serving: &Serving) {
+        let id = serving.export().ublk();
+        self.remember(dir, |record| record.ublk = id);
+        if let Some(id) = id {
+            links::link(&links::of_array(&self.name()), id);
+        }
     }
     /// Takes away the name of its own block device, before that goes.
     pub(crate) fn unlink_array(&self, serving: &Serving) {
@@ -911,6 +921,7 @@ impl Running {
         self.remember(dir, |record| {
             record.ublk = None;
             record.volumes.clear();
+            record.volume_names.clear();
         });
         stopped.result?;
         Ok(stopped.busy)

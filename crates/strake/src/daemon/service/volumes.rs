@@ -34,7 +34,7 @@ use crate::daemon::array::running;
 use crate::daemon::array::running::Running;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::{Service, outcome};
-use crate::daemon::state::Dir;
+use crate::daemon::state::{ArrayRecord, Dir};
 use crate::drives::make;
 use crate::settings::words;
 
@@ -219,12 +219,16 @@ impl<'a> Site<'a> {
             nbd_socket,
             recover_ublk: left,
         })?;
-        self.running.remember(self.dir, |record| {
-            match export.ublk() {
-                Some(id) => record.volumes.insert(key, id),
-                None => record.volumes.remove(&key),
-            };
-        });
+        self.running
+            .remember(self.dir, |record| match export.ublk() {
+                Some(id) => {
+                    record
+                        .volume_names
+                        .insert(key.clone(), volume.name.to_string());
+                    record.volumes.insert(key, id);
+                }
+                None => forget_volume(record, &key),
+            });
         if let Some(id) = export.ublk() {
             links::link(&self.link(&volume.name), id);
         }
@@ -242,7 +246,7 @@ impl<'a> Site<'a> {
         self.unlink(volume, export.as_ref());
         self.serving.withdraw_volume(volume.uuid)?;
         self.running.remember(self.dir, |record| {
-            record.volumes.remove(&volume.uuid.to_string());
+            forget_volume(record, &volume.uuid.to_string());
         });
         Ok(())
     }
@@ -280,6 +284,7 @@ impl<'a> Site<'a> {
             if let Err(error) = self.serving.expose() {
                 tracing::error!(%error, "the array's block device does not come back");
             }
+            self.running.name_device(self.dir, self.serving);
             return Err(failure);
         }
         *self.running.carved() = Carved::Table(self.empty());
@@ -499,6 +504,12 @@ impl Running {
         // Empty unless somebody else put something there.
         let _ = std::fs::remove_dir(folder);
     }
+}
+
+/// It has no block device any more.
+fn forget_volume(record: &mut ArrayRecord, uuid: &str) {
+    record.volumes.remove(uuid);
+    record.volume_names.remove(uuid);
 }
 
 impl Service {

@@ -53,6 +53,18 @@ pub(crate) struct ArrayRecord {
     /// The same for each of its volumes, by uuid.
     #[serde(default)]
     pub(crate) volumes: BTreeMap<String, u32>,
+    /// What these volumes are called, by uuid.
+    #[serde(default)]
+    pub(crate) volume_names: BTreeMap<String, String>,
+}
+
+/// What `/dev/ublkbN` is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExportedAs {
+    pub(crate) array: ArrayUuid,
+    pub(crate) name: ArrayName,
+    /// Uuid and name of the volume, if it is one.
+    pub(crate) volume: Option<(String, ArrayName)>,
 }
 
 /// Held for the daemon's life.
@@ -341,17 +353,27 @@ impl Dir {
         serde_json::from_slice(&read_file(self.here.join(Dir::record_name(uuid))).ok()?).ok()
     }
     /// The array, and the volume, that `/dev/ublkbN` is remembered for.
-    pub(crate) fn exported_as(&self, id: u32) -> Option<(ArrayUuid, Option<String>)> {
+    pub(crate) fn exported_as(&self, id: u32) -> Option<ExportedAs> {
         let entries = fs::read_dir(self.here.join("arrays")).ok()?;
         entries.flatten().find_map(|entry| {
-            let name = entry.file_name();
-            let array = name.to_str()?.strip_suffix(".json")?.parse().ok()?;
+            let file = entry.file_name();
+            let array = file.to_str()?.strip_suffix(".json")?.parse().ok()?;
             let record = self.record(array)?;
-            let volume = record.volumes.iter().find(|(_, has)| **has == id);
-            match volume {
-                Some((volume, _)) => Some((array, Some(volume.clone()))),
-                None => (record.ublk == Some(id)).then_some((array, None)),
-            }
+            let mut volumes = record.volumes.iter();
+            let volume = match volumes.find(|(_, has)| **has == id) {
+                Some((uuid, _)) => {
+                    let name = record.volume_names.get(uuid)?.parse().ok()?;
+                    Some((uuid.clone(), name))
+                }
+                None if record.ublk == Some(id) => None,
+                None => return None,
+            };
+            let name = record.name.parse().ok()?;
+            Some(ExportedAs {
+                array,
+                name,
+                volume,
+            })
         })
     }
     /// Remembers it.
@@ -511,10 +533,24 @@ mod tests {
             export: "ublk".into(),
             ublk: Some(3),
             volumes: BTreeMap::from([("v".into(), 4)]),
+            volume_names: BTreeMap::from([("v".into(), "home".into())]),
         };
         dir.remember(uuid, &record).expect("write");
         assert_eq!(dir.record(uuid).and_then(|r| r.ublk), Some(3));
         assert_eq!(dir.record(uuid).map(|r| r.volumes["v"]), Some(4));
+        let named = |text: &str| text.parse::<ArrayName>().expect("a name");
+        let whole = ExportedAs {
+            array: uuid,
+            name: named("d"),
+            volume: None,
+        };
+        let volume = ExportedAs {
+            volume: Some(("v".into(), named("home"))),
+            ..whole.clone()
+        };
+        assert_eq!(dir.exported_as(3), Some(whole));
+        assert_eq!(dir.exported_as(4), Some(volume));
+        assert_eq!(dir.exported_as(5), None);
         let placement = PlacementRecord {
             cpus: vec![0],
             ..PlacementRecord::default()
