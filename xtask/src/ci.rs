@@ -11,7 +11,7 @@
 
 use crate::bench::BENCHES;
 use crate::outcome::{Counts, Outcome};
-use crate::{need, test, tidy, vm};
+use crate::{clock, need, test, tidy, vm};
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
@@ -129,6 +129,7 @@ fn steps(quick: bool) -> Vec<Step> {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let start = Instant::now();
+    clock::begin();
     let steps = steps(options.quick).into_iter().filter(|step| {
         options.only.is_empty() || options.only.iter().any(|word| step.name.contains(word))
     });

@@ -11,6 +11,7 @@
 
 mod bench;
 mod ci;
+mod clock;
 mod console;
 mod door;
 mod golden;

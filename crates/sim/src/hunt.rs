@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use strake_sim::canary::Canary;
 use strake_sim::report::Outcome;
-use strake_sim::runner::{self, Run};
+use strake_sim::runner::{self, Enough, Run};
 
 /// The seeds at which canaries were found last: a name and a seed a line.
 const KEPT: &str = include_str!("../canaries.txt");
@@ -145,7 +145,7 @@ fn lines(found: &[Found]) -> String {
 fn first_of(like: &Run, seeds: Range<u64>, threads: usize) -> Option<Outcome> {
     let mut next = seeds.start;
     while next < seeds.end {
-        let summary = runner::run_many(like, next, seeds.end - next, threads, 1);
+        let summary = runner::run_many(like, next, seeds.end - next, threads, Enough::failures(1));
         let found = summary.failures.into_iter().next()?;
         let seed = found.seed;
         let plain = Run {

@@ -8,7 +8,7 @@
 mod hunt;
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use strake_sim::course::Course;
 use strake_sim::faults::{FaultKind, FaultSet};
 use strake_sim::plan::{LEVELS, Variation};
 use strake_sim::report::{Outcome, Stats};
-use strake_sim::runner::{self, Run, Summary};
+use strake_sim::runner::{self, Enough, Run, Summary};
 use strake_sim::shrink;
 
 /// What is told of many seeds, with the names of counts.
@@ -112,6 +112,9 @@ struct Seeds {
     /// Stop after so many failing seeds.
     #[arg(long, default_value_t = 5)]
     stop_after: usize,
+    /// Begin no seed after so many seconds.
+    #[arg(long)]
+    seconds: Option<u64>,
     /// Do not make failing seeds smaller.
     #[arg(long)]
     no_shrink: bool,
@@ -190,7 +193,11 @@ fn seeds(args: &Seeds) -> Result<bool, String> {
         args.threads.unwrap_or_else(processors)
     };
     let began = Instant::now();
-    let summary = runner::run_many(&like, args.seed, args.seeds, threads, args.stop_after);
+    let until = Enough {
+        failures: args.stop_after,
+        at: args.seconds.map(|s| began + Duration::from_secs(s)),
+    };
+    let summary = runner::run_many(&like, args.seed, args.seeds, threads, until);
     let seconds = began.elapsed().as_secs_f64();
     report(&summary, seconds, args.json);
     if let Some(worst) = summary.failures.first() {

@@ -1,7 +1,7 @@
 //! One seed, one trace; and some seeds of every level without a failure.
 
 use strake_sim::plan::LEVELS;
-use strake_sim::runner::{Run, run, run_many};
+use strake_sim::runner::{Enough, Run, run, run_many};
 
 fn trace(seed: u64) -> (u64, u64) {
     let outcome = run(&Run {
@@ -40,8 +40,8 @@ fn seeds_that_found_faults_fail_no_more() {
 
 #[test]
 fn threads_do_not_change_the_trace_of_many_seeds() {
-    let one = run_many(&Run::default(), 1, 30, 1, usize::MAX);
-    let three = run_many(&Run::default(), 1, 30, 3, usize::MAX);
+    let one = run_many(&Run::default(), 1, 30, 1, Enough::failures(usize::MAX));
+    let three = run_many(&Run::default(), 1, 30, 3, Enough::failures(usize::MAX));
     assert_eq!((one.hash, one.stats), (three.hash, three.stats));
 }
 
@@ -69,7 +69,7 @@ fn some_seeds_of_every_level_come_out_well() {
             level: Some(level),
             ..Run::default()
         };
-        let summary = run_many(&like, 1, seeds, 2, 1);
+        let summary = run_many(&like, 1, seeds, 2, Enough::failures(1));
         if let Some(failing) = summary.failures.first() {
             let failure = failing.failure.as_ref().expect("it failed");
             let story = failure.story.join("\n");
@@ -88,7 +88,7 @@ fn a_planted_bug_is_found_and_shrinks_to_a_shorter_story() {
         canary: Some(Canary::DataDropped),
         ..Run::default()
     };
-    let summary = run_many(&like, 1, 20, 1, 1);
+    let summary = run_many(&like, 1, 20, 1, Enough::failures(1));
     let first = summary
         .failures
         .first()

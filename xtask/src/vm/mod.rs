@@ -19,8 +19,8 @@ mod scenarios;
 mod system;
 mod usermode;
 
-use crate::host;
 use crate::outcome::{Counts, Outcome};
+use crate::{clock, host};
 use anyhow::{Result, anyhow, bail};
 use budget::Budget;
 use clap::{Args, Subcommand};
@@ -211,6 +211,9 @@ fn build() -> Result<PathBuf> {
 /// What the boots may take in the whole run: three times what they usually do, for slow machines.
 const TIME: Duration = Duration::from_secs(45 * 60);
 
+/// What the boots leave to the steps that have run beside them with what was left of the CPUs.
+const AFTER: Duration = Duration::from_secs(8 * 60);
+
 /// Brings and builds all kernels ahead of the steps that boot them, which count what is missing.
 pub(crate) fn kernels() -> Result<Outcome> {
     let mut outcome = Outcome::default();
@@ -247,7 +250,11 @@ pub(crate) fn step() -> Result<Outcome> {
         return Ok(skip("no release build of strake".to_owned()));
     }
     match prepare::refuses() {
-        None => everything(&[], &binary, &Budget::of(TIME)),
+        None => everything(
+            &[],
+            &binary,
+            &Budget::of(TIME.min(clock::left().saturating_sub(AFTER))),
+        ),
         Some(why) => Ok(skip(why)),
     }
 }

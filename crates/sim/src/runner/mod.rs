@@ -8,6 +8,7 @@
 pub mod shrink;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use crate::canary::Canary;
 use crate::course::Course;
@@ -115,13 +116,33 @@ pub struct Summary {
     pub failures: Vec<Outcome>,
 }
 
-/// Runs seeds `first..first + count` on `threads` threads; stops early after `stop_after` failures.
-pub fn run_many(like: &Run, first: u64, count: u64, threads: usize, stop_after: usize) -> Summary {
+/// What ends a series of seeds early.
+#[derive(Clone, Copy, Debug)]
+pub struct Enough {
+    /// So many failures on one thread.
+    pub failures: usize,
+    /// This time: no seed begins after it.
+    pub at: Option<Instant>,
+}
+
+impl Enough {
+    /// So many failures.
+    pub fn failures(failures: usize) -> Enough {
+        Enough { failures, at: None }
+    }
+
+    fn is_late(&self) -> bool {
+        self.at.is_some_and(|end| Instant::now() >= end)
+    }
+}
+
+/// Runs seeds `first..first + count` on `threads` threads; some of them where that is enough.
+pub fn run_many(like: &Run, first: u64, count: u64, threads: usize, until: Enough) -> Summary {
     let next = AtomicU64::new(first);
     let enough = AtomicBool::new(false);
     let work = || {
         let mut summary = Summary::default();
-        while !enough.load(Ordering::Relaxed) {
+        while !enough.load(Ordering::Relaxed) && !until.is_late() {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= first + count {
                 break;
@@ -142,7 +163,7 @@ pub fn run_many(like: &Run, first: u64, count: u64, threads: usize, stop_after: 
             summary.hash ^= crate::prng::mix(outcome.hash ^ seed);
             if outcome.failure.is_some() {
                 summary.failures.push(outcome);
-                if summary.failures.len() >= stop_after {
+                if summary.failures.len() >= until.failures {
                     enough.store(true, Ordering::Relaxed);
                 }
             }
