@@ -129,6 +129,110 @@ agrees() {
 scenario_md_raid5() { agrees 5 5 0 3; }
 scenario_md_raid6() { agrees 6 6 "0 1" "2 4"; }
 
+# ---- a study of Linux md ------------------------------------------------------------------------------
+
+md_study() {
+    cat >"$RUN/md.toml" <<'STUDY'
+name = "beside"
+title = "Linux md on the drives that Strake would get"
+drive = "D5-P5336-61.44"
+
+[[case]]
+name = "raid5"
+array = { drives = 4, level = "5", strip = "64K" }
+
+[[case.step]]
+name = "bare"
+do = "idle"
+until = { run = "2s" }
+
+[[case.step]]
+name = "create"
+do = "create"
+
+[[case.step]]
+name = "fill"
+do = "load"
+on = "array"
+loads = ["seq-write:1M:4"]
+until = { passes = 1 }
+
+[[case.step]]
+name = "quiet"
+do = "idle"
+until = { ramp = "1s", run = "2s" }
+
+[[case.step]]
+name = "lose"
+do = "fail"
+slot = 1
+
+[[case.step]]
+name = "degraded"
+do = "load"
+on = "array"
+loads = ["rand-read:4K:8"]
+until = { run = "8s" }
+
+[[case.step]]
+name = "rebuild"
+do = "rebuild"
+slot = 1
+beside = ["rand-read:4K:2"]
+
+[[case.step]]
+name = "check"
+do = "scrub"
+STUDY
+}
+
+BESIDE=$RUN/studies/beside
+measured() {
+    jq -r --arg step "$1" --arg name "$2" \
+        '.cases[].steps[] | select(.name == $step) | .figures[$name] // "none"' "$BESIDE/result.json"
+}
+above_zero() { jq -en --argjson value "$1" '$value > 0' >/dev/null || fail "$2 is $1"; }
+degraded_begins() { grep -q "raid5, degraded" "$RUN/study.log"; }
+no_md() { ! grep -q active /proc/mdstat; }
+
+scenario_md_study() {
+    local names pid name
+    names=$(drives 0 1 2 3 | paste -sd,)
+    md_study
+    refused study run "$RUN/md.toml" --on "$names" --yes-erase "$names" --out "$RUN/studies" --simulated \
+        --engine md >"$RUN/refused.log"
+    "$RUN/strake" study run "$RUN/md.toml" --on "$names" --yes-erase "$names" --out "$RUN/studies" --engine md \
+        >"$RUN/study.log" 2>&1 &
+    pid=$!
+    wait_for 120 "the degraded array's load" degraded_begins
+    sleep 1
+    kill -KILL "$pid"
+    wait "$pid" || true
+    cat "$RUN/study.log"
+    same "$(jq -r '[.cases[].steps[].name] | join(" ")' "$BESIDE/result.json")" "bare create fill quiet lose" \
+        "steps that are kept"
+    wait_for 30 "the end of fio" no_fio
+    strake study resume "$BESIDE"
+    same "$(jq -r '.engine' "$BESIDE/result.json")" md "the engine of the study"
+    for name in fill degraded rebuild; do
+        above_zero "$(measured "$name" cores)" "cores of $name"
+        say "$name: $(measured "$name" cores) cores, $(measured "$name" iops_per_core) requests/s a core," \
+            "p99.99 $(measured "$name" p9999_us) us"
+    done
+    say "idle: $(measured bare cores) cores without an array, $(measured quiet cores) with it"
+    above_zero "$(measured degraded iops_per_core)" "requests a core"
+    above_zero "$(measured rebuild p9999_us)" "p99.99 while rebuilding"
+    above_zero "$(measured check seconds)" "seconds of the check"
+    same "$(measured quiet iops)" none "requests of a step without loads"
+    grep -q 'md with group_thread_cnt' "$BESIDE/report.md" || fail "the report does not say how md was set up"
+    no_md || fail "the study left its array"
+    for name in $(drives 0 1 2 3); do
+        mdadm --examine "$name" >/dev/null 2>&1 && fail "$name still has md's superblock"
+    done
+    true
+}
+no_fio() { ! pgrep -x fio >/dev/null; }
+
 keeps_drives() { false; }
 
 run_all "$@"

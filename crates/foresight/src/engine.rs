@@ -12,7 +12,7 @@
 //! What the first two predict: S3's degraded random reads, 200 k (3 x 66.7 to 78.6 k).
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::drive::End;
 use crate::load::Load;
@@ -32,7 +32,7 @@ const SPEED_LIMIT: f64 = 200_000.0 * 1024.0;
 const REBUILD_LOADED: f64 = 10.5e6;
 
 /// Which engine serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
     /// This one: drives, links and cores are the limits.

@@ -126,6 +126,13 @@ pub enum What {
         /// How long, on modelled drives.
         simulated: Until,
     },
+    /// Does nothing, and measures what that costs.
+    Idle {
+        /// What went before comes to rest.
+        ramp: Duration,
+        /// So long.
+        run: Duration,
+    },
     /// Takes the member of a slot out of service.
     Fail {
         /// From 0.
@@ -152,6 +159,7 @@ impl What {
             What::Erase => "erase",
             What::Create => "create",
             What::Load { .. } => "load",
+            What::Idle { .. } => "idle",
             What::Fail { .. } => "fail",
             What::Rebuild { .. } => "rebuild",
             What::Scrub { .. } => "scrub",
@@ -336,6 +344,7 @@ enum Do {
     Erase,
     Create,
     Load,
+    Idle,
     Fail,
     Rebuild,
     Scrub,
@@ -650,6 +659,7 @@ fn step(file: Spanned<StepFile>, shape: &Shape, before: &[Step]) -> Result<Step,
         Do::Erase => ("erase", &[]),
         Do::Create => ("create", &[]),
         Do::Load => ("load", &["on", "loads", "until", "simulated", "fio"]),
+        Do::Idle => ("idle", &["until"]),
         Do::Fail => ("fail", &["slot"]),
         Do::Rebuild => ("rebuild", &["slot", "beside", "fio"]),
         Do::Scrub => ("scrub", &["beside", "fio"]),
@@ -675,6 +685,8 @@ fn step(file: Spanned<StepFile>, shape: &Shape, before: &[Step]) -> Result<Step,
     let needs_array = match file.r#do {
         Do::Erase | Do::Create => false,
         Do::Load => !matches!(file.on, Some(On::Drives)),
+        // Before there is an array it says what the machine takes without one.
+        Do::Idle => made,
         Do::Fail | Do::Rebuild | Do::Scrub => true,
     };
     if needs_array && !made {
@@ -696,6 +708,15 @@ fn step(file: Spanned<StepFile>, shape: &Shape, before: &[Step]) -> Result<Step,
         },
         Do::Scrub => What::Scrub {
             beside: all(file.beside),
+        },
+        Do::Idle => match file.until.as_ref().map(until).transpose()? {
+            Some(Until::Time { ramp, run }) => What::Idle { ramp, run },
+            _ => {
+                return wrong(
+                    &at,
+                    "do = \"idle\" needs until with run, such as { run = \"60s\" }",
+                );
+            }
         },
         Do::Load => {
             let Some(on) = file.on else {
@@ -841,6 +862,28 @@ kind = "P"
             .expect_err("slow")
             .to_string();
         assert!(said.contains("seconds"), "{said}");
+    }
+
+    #[test]
+    fn a_step_may_do_nothing_before_the_array_is_made_and_after_it() {
+        let idle = "[[case.step]]\nname = \"rest\"\ndo = \"idle\"\nuntil = { run = \"20s\" }\n\n";
+        let first = SMALL.find("[[case.step]]").expect("a step");
+        let mut text = SMALL.to_owned();
+        text.insert_str(first, &idle.replace("rest", "bare"));
+        let last = text.find("[[case.expect]]").expect("an expectation");
+        text.insert_str(last, idle);
+        let study = Study::parse("f", &text).expect("right");
+        let run = Duration::from_secs(20);
+        let idle = What::Idle {
+            ramp: Duration::ZERO,
+            run,
+        };
+        let steps = study.cases[0].steps.iter();
+        let names: Vec<&str> = steps.filter(|s| s.what == idle).map(|s| &*s.name).collect();
+        assert_eq!(names, ["bare", "rest"]);
+        let passes = text.replacen("until = { run = \"20s\" }", "until = { passes = 1 }", 1);
+        let why = Study::parse("f", &passes).expect_err("wrong").to_string();
+        assert!(why.contains("needs until with run"), "{why}");
     }
 
     #[test]

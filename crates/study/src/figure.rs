@@ -56,6 +56,11 @@ figures! {
     DrivesWritten, "drives_written_bytes";
     /// Bytes that the drives wrote to their flash meanwhile, as their logs count them.
     FlashWritten, "flash_written_bytes";
+    /// Cores that were busy, on average: of a machine all of them, fio's and interrupts' too; of
+    /// modelled cores those of the array.
+    Cores, "cores";
+    /// Reads and writes of all loads, a second, for each core that was busy.
+    IopsPerCore, "iops_per_core";
 }
 
 impl fmt::Display for Figure {

@@ -59,12 +59,14 @@ fn expectations(rows: &[Row]) -> Cells {
 }
 
 /// Columns of the table of steps.
-const COLUMNS: [(&str, Figure); 13] = [
+const COLUMNS: [(&str, Figure); 15] = [
     ("Read", Figure::ReadBytes),
     ("Write", Figure::WriteBytes),
     ("Requests", Figure::Iops),
     ("p99", Figure::P99),
     ("p99.99", Figure::P9999),
+    ("Cores busy", Figure::Cores),
+    ("Requests/s a core", Figure::IopsPerCore),
     ("Time", Figure::Seconds),
     ("Job", Figure::JobBytes),
     ("WAF", Figure::Waf),
@@ -127,6 +129,7 @@ fn about(study: &Study, results: &Results) -> Vec<(&'static str, String)> {
             about.push(("Ran on", what));
         }
         On::Real(drives) => {
+            about.push(("Served by", results.engine.as_str().to_owned()));
             for drive in drives {
                 let of = |text: &Option<String>| text.clone().unwrap_or_else(|| "–".to_owned());
                 let what = format!(

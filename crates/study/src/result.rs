@@ -12,6 +12,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use strake_foresight::engine::Engine;
 
 use crate::definition::Figure;
 use crate::rig::{Reached, Wear};
@@ -35,6 +36,9 @@ pub struct Results {
     pub study: String,
     /// Program and version.
     pub program: String,
+    /// What served the arrays; before there was a choice, this one.
+    #[serde(default)]
+    pub engine: Engine,
     /// Where it ran.
     pub on: On,
     /// The machine that it ran on.
@@ -221,6 +225,16 @@ impl StepResult {
             (Figure::P9999, worst(3)),
         ]);
         self.loads = loads.iter().map(LoadResult::from).collect();
+    }
+
+    /// Cores that were busy meanwhile, if that is known.
+    pub fn busy(&mut self, cores: Option<f64>) {
+        let Some(cores) = cores else { return };
+        self.figures.insert(Figure::Cores, cores);
+        let iops = self.figures.get(&Figure::Iops);
+        if let Some(iops) = iops.filter(|iops| **iops > 0.0 && cores > 0.0) {
+            self.figures.insert(Figure::IopsPerCore, iops / cores);
+        }
     }
 
     /// What the drives counted meanwhile. `written`: bytes that the array was given, if they are

@@ -4,6 +4,7 @@
 //! Every step reports what it measured; a step that fails names the step and the cause.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use strake_foresight::load::Load;
 
@@ -84,6 +85,15 @@ pub trait Rig {
         loads: &[Load],
         until: Until,
     ) -> Result<Vec<Reached>, RigError>;
+    /// Does nothing for so long.
+    fn idle(&mut self, _time: Duration) -> Result<(), RigError> {
+        Ok(())
+    }
+    /// Cores that were busy, on average, while the last load or job ran or nothing did; `None`
+    /// where that is not known.
+    fn cores(&mut self) -> Option<f64> {
+        None
+    }
     /// What each drive has counted until now.
     fn wear(&mut self) -> Result<Vec<Wear>, RigError>;
     /// Takes the member of a slot out of service.

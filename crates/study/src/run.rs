@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use strake_foresight::engine::Engine;
 use strake_foresight::load::Load;
 
 use crate::definition::{Case, DefinitionError, Figure, Step, Study, What};
@@ -150,6 +151,7 @@ impl Running {
             format: FORMAT,
             study: study.name.clone(),
             program: program.to_owned(),
+            engine: Engine::default(),
             on,
             machine: Machine::here(),
             started_unix_s: now,
@@ -163,6 +165,16 @@ impl Running {
             results,
             _lock: lock,
         })
+    }
+
+    /// Its arrays are served by this engine.
+    ///
+    /// # Errors
+    /// That cannot be written.
+    pub fn by(mut self, engine: Engine) -> Result<Running, RunError> {
+        self.results.engine = engine;
+        self.write()?;
+        Ok(self)
     }
 
     /// Opens the folder of a study that was begun.
@@ -338,7 +350,8 @@ fn left(study: &Study, results: &Results, elapsed: Duration, here: usize) -> Opt
                 What::Load {
                     until: Until::Time { ramp, run },
                     ..
-                } => *ramp + *run,
+                }
+                | What::Idle { ramp, run } => *ramp + *run,
                 what => {
                     let same = all.iter().rev().find(|done| done.what == what.name());
                     Duration::try_from_secs_f64(same?.took_s).ok()?
@@ -381,16 +394,23 @@ fn carry_out(
             let reached = rig.run(*on, loads, until)?;
             let after = rig.wear()?;
             result.reached(&reached);
+            result.busy(rig.cores());
             result.wear(&before, &after, written(*on, &reached, until), None);
             if !simulated {
                 result.counted(&before, &after, &reached);
             }
+        }
+        What::Idle { ramp, run } => {
+            rig.idle(*ramp)?;
+            rig.idle(*run)?;
+            result.busy(rig.cores());
         }
         What::Rebuild { slot, beside } => {
             let before = rig.wear()?;
             let job = rig.rebuild(*slot, beside)?;
             let after = rig.wear()?;
             job_done(&mut result, job.seconds, job.bytes_per_s, &job.beside);
+            result.busy(rig.cores());
             result.wear(&before, &after, None, Some(*slot));
             if !simulated {
                 result.counted(&before, &after, &job.beside);
@@ -401,6 +421,7 @@ fn carry_out(
             let job = rig.scrub(beside)?;
             let after = rig.wear()?;
             job_done(&mut result, job.seconds, job.bytes_per_s, &job.beside);
+            result.busy(rig.cores());
             if !beside.is_empty() {
                 result.wear(&before, &after, None, None);
                 if !simulated {

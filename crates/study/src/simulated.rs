@@ -2,6 +2,8 @@
 //!
 //! Invariant: nothing is kept over the end of the process; the same study gives the same figures.
 
+use std::time::Duration;
+
 use strake_foresight::catalogue::Catalogue;
 use strake_foresight::load::Load;
 use strake_format::Settings;
@@ -58,6 +60,8 @@ impl Rigs for Simulated {
             zeroed: shape.zeroed,
             at_random: false,
             notes: Vec::new(),
+            cores: None,
+            all_cores: study.cpu.map_or(0.0, |cpu| f64::from(cpu.cores)),
             lab,
         }))
     }
@@ -78,6 +82,10 @@ struct SimulatedRig {
     /// What drives had counted that are not in their slots any more.
     counted: Vec<Wear>,
     notes: Vec<String>,
+    /// Cores that were busy when a load or a job ran last.
+    cores: Option<f64>,
+    /// The modelled ones.
+    all_cores: f64,
 }
 
 fn sum(a: Option<f64>, b: f64) -> Option<f64> {
@@ -115,6 +123,10 @@ impl SimulatedRig {
             limit: load.limit.map(|limit| limit * f64::from(drives)),
             ..*load
         }
+    }
+
+    fn count_cores(&mut self) {
+        self.cores = self.lab.cpu_busy().map(|busy| busy * self.all_cores);
     }
 
     fn wear_now(&self) -> Vec<Wear> {
@@ -166,6 +178,7 @@ impl Rig for SimulatedRig {
             }
         };
         let all = self.lab.run(target, &loads, until);
+        self.count_cores();
         if let Some(busy) = self.lab.cpu_busy() {
             let limit = if busy > 0.95 {
                 ": the CPU is the limit"
@@ -181,6 +194,19 @@ impl Rig for SimulatedRig {
         all.map(reached).map_err(failed("load"))
     }
 
+    fn idle(&mut self, _: Duration) -> Result<(), RigError> {
+        self.cores = None;
+        let note = "modelled cores have nothing to do where there is no load: run it on drives";
+        if !self.notes.iter().any(|known| known == note) {
+            self.notes.push(note.to_owned());
+        }
+        Ok(())
+    }
+
+    fn cores(&mut self) -> Option<f64> {
+        self.cores
+    }
+
     fn wear(&mut self) -> Result<Vec<Wear>, RigError> {
         Ok(self.wear_now())
     }
@@ -192,12 +218,15 @@ impl Rig for SimulatedRig {
     fn rebuild(&mut self, slot: usize, beside: &[Load]) -> Result<Job, RigError> {
         let before = self.wear_now()[slot];
         let done = self.lab.rebuild(slot, beside).map_err(failed("rebuild"))?;
+        self.count_cores();
         // The new drive counts from zero; what its slot has counted goes on.
         self.counted[slot] = before;
         Ok(job(done))
     }
 
     fn scrub(&mut self, beside: &[Load]) -> Result<Job, RigError> {
-        self.lab.scrub(beside).map(job).map_err(failed("scrub"))
+        let done = self.lab.scrub(beside).map_err(failed("scrub"))?;
+        self.count_cores();
+        Ok(job(done))
     }
 }

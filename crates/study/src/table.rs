@@ -179,7 +179,9 @@ pub fn shown(figure: Figure, value: f64) -> String {
         Figure::ReadBytes | Figure::WriteBytes | Figure::JobBytes => {
             format!("{}B/s", scaled(value))
         }
-        Figure::ReadIops | Figure::WriteIops | Figure::Iops => format!("{}IO/s", scaled(value)),
+        Figure::ReadIops | Figure::WriteIops | Figure::Iops | Figure::IopsPerCore => {
+            format!("{}IO/s", scaled(value))
+        }
         Figure::P50 | Figure::P99 | Figure::P999 | Figure::P9999 => match value {
             us if us < 1e4 => format!("{us:.0} µs"),
             us => format!("{:.1} ms", us / 1e3),
@@ -189,6 +191,7 @@ pub fn shown(figure: Figure, value: f64) -> String {
             format!("{}B", scaled(value))
         }
         Figure::Waf | Figure::WafSlot | Figure::WafRaid => format!("{value:.2}"),
+        Figure::Cores => format!("{value:.3}"),
     }
 }
 

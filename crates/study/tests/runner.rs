@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use strake_foresight::load::Load;
 use strake_study::definition::{Case, Figure, Step, Study};
@@ -83,6 +84,11 @@ only = "simulated"
 [[case.step]]
 name = "check"
 do = "scrub"
+
+[[case.step]]
+name = "rest"
+do = "idle"
+until = { ramp = "1s", run = "4s" }
 "#;
 
 /// What rigs were asked for, in order; they fail at this call.
@@ -148,6 +154,12 @@ impl Rig for ModelRig {
             ..Wear::default()
         };
         Ok(self.written.iter().enumerate().map(wear).collect())
+    }
+    fn idle(&mut self, time: Duration) -> Result<(), RigError> {
+        self.call(&format!("idle {}", time.as_secs()))
+    }
+    fn cores(&mut self) -> Option<f64> {
+        Some(1.5)
     }
     fn fail(&mut self, _: usize) -> Result<(), RigError> {
         self.call("fail")
@@ -224,7 +236,7 @@ fn a_study_is_carried_out_in_its_order_and_each_figure_is_taken_around_its_step(
     let calls = model.calls.borrow();
     let expected = [
         "rig a 0", "create", "run 10", "run 100", "fail", "rebuild", "rig b 0", "create", "run 1",
-        "scrub",
+        "scrub", "idle 1", "idle 4",
     ];
     assert_eq!(*calls, expected);
     let (study, results) = strake_study::run::read(&folder).expect("they were written");
@@ -235,6 +247,11 @@ fn a_study_is_carried_out_in_its_order_and_each_figure_is_taken_around_its_step(
     assert!((write.figures[&Figure::Waf] - 4.0 / 3.0).abs() < 1e-9);
     assert_eq!(write.figures[&Figure::Iops], 60.0);
     assert_eq!(write.figures[&Figure::P99], 8.0);
+    assert_eq!(write.figures[&Figure::Cores], 1.5);
+    assert_eq!(write.figures[&Figure::IopsPerCore], 40.0);
+    let rest = results.step("b", "rest").expect("it is done");
+    assert_eq!(rest.figures.len(), 1, "{rest:?}");
+    assert_eq!(rest.figures[&Figure::Cores], 1.5);
     let rebuild = results.step("a", "rebuild").expect("it is done");
     assert_eq!(rebuild.figures[&Figure::WafSlot], 2.0);
     let check = results.step("b", "check").expect("it is done");
@@ -281,7 +298,7 @@ fn a_figure_that_misses_says_why_and_one_that_is_not_there_says_so() {
     assert_eq!(rows[2].why.as_deref(), Some("step rebuild is not done"));
     let page = report::html(&study, &results);
     assert!(
-        page.contains("a &lt;reason&gt;") && page.contains("3 of 7 steps"),
+        page.contains("a &lt;reason&gt;") && page.contains("3 of 8 steps"),
         "{page}"
     );
 }
@@ -309,14 +326,16 @@ fn after_a_failure_nothing_is_done_twice_where_the_array_is_still_there() {
     running.go_on(&mut model, &mut seen).expect("the rest");
     assert_eq!(
         *model.calls.borrow(),
-        ["rig a 3", "rebuild", "rig b 0", "create", "scrub"]
+        [
+            "rig a 3", "rebuild", "rig b 0", "create", "scrub", "idle 1", "idle 4"
+        ]
     );
     assert_eq!(
         running.results().cases[0].steps[..3],
         kept.cases[0].steps[..]
     );
     let numbers: Vec<(usize, usize)> = seen.0.iter().map(|(step, of, _)| (*step, *of)).collect();
-    assert_eq!(numbers, [(4, 6), (5, 6), (6, 6)]);
+    assert_eq!(numbers, [(4, 7), (5, 7), (6, 7), (7, 7)]);
 }
 
 #[test]
@@ -339,7 +358,7 @@ fn a_case_begins_anew_where_its_array_went_with_the_process() {
         .go_on(&mut model, &mut Seen::default())
         .expect("all of it");
     assert_eq!(model.calls.borrow()[..2], ["rig a 0", "create"]);
-    assert_eq!(running.results().done(), 7);
+    assert_eq!(running.results().done(), 8);
 }
 
 #[test]

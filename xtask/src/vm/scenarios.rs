@@ -406,6 +406,10 @@ pub(crate) const BOOTS: [Boot; 16] = [
                 "md-raid6",
                 "Linux md reads the members of a RAID 6, whole and degraded",
             ),
+            scenario(
+                "md-study",
+                "a study of Linux md: degraded, rebuilt, checked; killed and gone on with",
+            ),
         ],
     },
     Boot {

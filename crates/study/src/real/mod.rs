@@ -8,6 +8,7 @@
 //! without a step that asked for it ends the step; what a drive does not report is unknown.
 //! Deliberately absent: how an array is made and what holds a device (the host's).
 
+mod cores;
 mod erase;
 mod fio;
 pub mod program;
@@ -25,6 +26,7 @@ use strake_foresight::load::Load;
 use strake_lab::steady;
 
 use crate::definition::{Case, Shape, Step, Study, What};
+use crate::real::cores::Count;
 use crate::real::fio::{Length, Place};
 use crate::result::{DriveSeen, RAW};
 use crate::rig::{FioOptions, Job, Reached, Rig, RigError, Target, Until, Wear};
@@ -81,14 +83,31 @@ pub struct JobSeen {
     pub paused_by: Option<String>,
 }
 
-/// What the machine does for a study. Errors say what was found and a way on.
+/// What a message sends a person to do with an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To find out which arrays the drives carry.
+    Find,
+    /// To see what state it is in.
+    Show,
+    /// To have it served.
+    Start,
+    /// To be rid of it.
+    Destroy,
+}
+
+/// What the machine does for a study, with an engine that serves its arrays. Errors say what was
+/// found and a way on.
 pub trait Host {
+    /// The command for it.
+    fn way(&self, way: Way, name: &str) -> String;
     /// Refuses a device that somebody uses: mounted, held, a member of an array that runs.
     fn free(&self, devices: &[PathBuf]) -> Result<(), String>;
     /// What kind of device it is.
     fn kind(&self, device: &Path) -> Result<Kind, String>;
-    /// Makes an array and serves it; what is on the devices is lost.
-    fn create(&self, name: &str, shape: &Shape, devices: &[PathBuf]) -> Result<(), String>;
+    /// Makes an array and serves it; what is on the devices is lost. What a reader should know.
+    fn create(&self, name: &str, shape: &Shape, devices: &[PathBuf])
+    -> Result<Vec<String>, String>;
     /// The array, if there is one of that name.
     fn array(&self, name: &str) -> Result<Option<ArraySeen>, String>;
     /// Takes the member of a slot out.
@@ -201,6 +220,7 @@ impl Rigs for Real<'_> {
             runs: 0,
             options: FioOptions::new(),
             notes: Vec::new(),
+            cores: None,
             ticker: Rc::clone(&self.ticker),
         };
         if done.iter().any(|step| step.what == What::Create) {
@@ -227,6 +247,8 @@ struct RealRig<'a> {
     runs: usize,
     options: FioOptions,
     notes: Vec<String>,
+    /// Cores that were busy when fio ran, a job did, or nothing.
+    cores: Option<f64>,
     ticker: Ticker<'a>,
 }
 
@@ -295,10 +317,10 @@ impl RealRig<'_> {
     fn array(&self) -> Result<ArraySeen, String> {
         let array = self.host.array(&self.name)?;
         array.ok_or_else(|| {
-            let name = &self.name;
+            let (name, find) = (&self.name, self.host.way(Way::Find, &self.name));
             format!(
-                "the array {name} is not here: strake scan says which arrays the drives carry; \
-                 without it the study begins anew"
+                "the array {name} is not here: {find} says which arrays the drives carry; without \
+                 it the study begins anew"
             )
         })
     }
@@ -314,8 +336,8 @@ impl RealRig<'_> {
                 let device = device.map_or_else(String::new, |d| format!(" ({})", d.display()));
                 return Err(format!(
                     "the member in slot {slot}{device} is {state}, and no step of the study took \
-                     it out: see strake show {}",
-                    self.name
+                     it out: see {}",
+                    self.host.way(Way::Show, &self.name)
                 ));
             }
         }
@@ -331,9 +353,9 @@ impl RealRig<'_> {
                 return Ok((array, device));
             }
             if began.elapsed() > SERVED_MAX {
-                let name = &self.name;
+                let (name, start) = (&self.name, self.host.way(Way::Start, &self.name));
                 return Err(format!(
-                    "the array {name} is not served after {SERVED_MAX:?}: strake start {name}"
+                    "the array {name} is not served after {SERVED_MAX:?}: {start}"
                 ));
             }
             std::thread::sleep(LOOK);
@@ -407,6 +429,7 @@ impl RealRig<'_> {
         loads: &[Load],
         length: Length,
     ) -> Result<Vec<Reached>, String> {
+        let cores = Count::begin();
         let mut running = self.start(places, loads, length)?;
         let began = Instant::now();
         while running
@@ -422,6 +445,7 @@ impl RealRig<'_> {
             }
             std::thread::sleep(LOOK);
         }
+        self.cores = cores.end();
         running.end(loads)
     }
 
@@ -435,6 +459,7 @@ impl RealRig<'_> {
         let enough = passes * places.iter().map(Place::bytes).sum::<u64>() as f64;
         let mut moved = 0.0;
         let mut rounds: Vec<Vec<Reached>> = Vec::new();
+        let mut cores = Vec::new();
         let rate = |round: &[Reached]| -> f64 {
             round
                 .iter()
@@ -445,6 +470,7 @@ impl RealRig<'_> {
             let round = self.run_for(places, loads, Length::Time(ROUND))?;
             moved += rate(&round) * ROUND.as_secs_f64();
             rounds.push(round);
+            cores.push(self.cores);
             let rates: Vec<f64> = rounds.iter().map(|round| rate(round)).collect();
             let steady = steady::is_steady(&rates);
             if steady || moved >= enough {
@@ -457,6 +483,8 @@ impl RealRig<'_> {
                     ),
                 });
                 let from = count.saturating_sub(steady::WINDOW);
+                let sum: Option<f64> = cores[from..].iter().copied().sum();
+                self.cores = sum.map(|sum| sum / (count - from) as f64);
                 let mut mean = mean(&rounds[from..]);
                 for (one, wrote) in mean.iter_mut().zip(wrote_in_all(&rounds)) {
                     one.wrote = wrote;
@@ -483,7 +511,7 @@ impl RealRig<'_> {
                 Some(running)
             }
         };
-        let began = Instant::now();
+        let (began, cores) = (Instant::now(), Count::begin());
         begin(self)?;
         let mut total = 0;
         loop {
@@ -514,6 +542,7 @@ impl RealRig<'_> {
             std::thread::sleep(LOOK);
         }
         let seconds = began.elapsed().as_secs_f64();
+        self.cores = cores.end();
         let beside = match running {
             Some(mut running) => {
                 running.interrupt()?;
@@ -594,18 +623,20 @@ impl Rig for RealRig<'_> {
                     .is_none_or(|device| self.devices.contains(device))
             };
             if !left.members.iter().all(ours) {
-                let name = &self.name;
+                let (name, destroy) = (&self.name, self.host.way(Way::Destroy, &self.name));
                 return Err(error(format!(
-                    "an array {name} is there already, on other drives: strake destroy {name}"
+                    "an array {name} is there already, on other drives: {destroy}"
                 )));
             }
             self.host.destroy(&self.name).map_err(&error)?;
         }
         self.host.free(&self.devices).map_err(&error)?;
         let began = Instant::now();
-        self.host
+        let made = self
+            .host
             .create(&self.name, &self.shape, &self.devices)
             .map_err(&error)?;
+        self.notes.extend(made);
         loop {
             let array = self.array().map_err(&error)?;
             let zeroing = array.jobs.iter().any(|job| job.kind == "init");
@@ -644,6 +675,25 @@ impl Rig for RealRig<'_> {
             self.whole().map_err(&error)?;
         }
         reached.map_err(error)
+    }
+
+    fn idle(&mut self, time: Duration) -> Result<(), RigError> {
+        let (began, cores) = (Instant::now(), Count::begin());
+        loop {
+            let gone = began.elapsed();
+            let left = time.saturating_sub(gone);
+            if left.is_zero() {
+                break;
+            }
+            self.tick(gone.as_secs_f64() / time.as_secs_f64(), Some(left));
+            std::thread::sleep(left.min(Duration::from_secs(1)));
+        }
+        self.cores = cores.end();
+        Ok(())
+    }
+
+    fn cores(&mut self) -> Option<f64> {
+        self.cores
     }
 
     fn wear(&mut self) -> Result<Vec<Wear>, RigError> {

@@ -22,8 +22,8 @@ pub(crate) enum StudyCommand {
     ///
     /// Modelled drives need nothing: the engine runs on them in virtual time. Of real drives each
     /// is asked about by its name, or named by --yes-erase; drives that are mounted, held, or
-    /// members of an array that runs are refused. A daemon serves the array of a study, fio is the
-    /// load, nvme-cli erases NVMe drives.
+    /// members of an array that runs are refused. A daemon serves the array of a study, or Linux md
+    /// (--engine md); fio is the load, nvme-cli erases NVMe drives.
     Run(StudyRunArgs),
     /// Go on with a study that was interrupted, also by a reboot
     Resume {
@@ -64,6 +64,15 @@ pub(crate) struct StudyRunArgs {
         value_delimiter = ','
     )]
     pub(crate) on: Vec<PathBuf>,
+    /// What serves the array: strake, or Linux md by mdadm, to put beside it
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        value_parser = ["strake", "md"],
+        default_value = "strake",
+        conflicts_with = "simulated"
+    )]
+    pub(crate) engine: String,
     /// Do not ask about this drive: its path, its name below /dev, or its serial number
     #[arg(long, value_name = "DEV", value_delimiter = ',')]
     pub(crate) yes_erase: Vec<String>,

@@ -1,11 +1,12 @@
-//! What a study needs of this machine: the daemon that serves its array, and its drives' logs.
+//! What a study needs of this machine where Strake serves its array: the daemon; and, whatever
+//! serves it, what its drives are and count.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use strake_format::Level;
 use strake_study::definition::Shape;
-use strake_study::real::{ArraySeen, Host, JobSeen, Kind};
+use strake_study::real::{ArraySeen, Host, JobSeen, Kind, Way};
 use strake_study::rig::Wear;
 
 use crate::api::*;
@@ -143,27 +144,58 @@ impl Machine {
     }
 }
 
+/// Whatever serves the array.
+pub(super) fn free(devices: &[PathBuf]) -> Result<(), String> {
+    consent::free(devices).map_err(told)
+}
+
+/// The same.
+pub(super) fn kind(device: &Path) -> Result<Kind, String> {
+    let Identity::Block(rdev) = sysfs::identity(device).map_err(told)? else {
+        return Ok(Kind::File);
+    };
+    let folder = Path::new("/sys/dev/block").join(sysfs::dev_text(rdev));
+    let is_nvme = sysfs::name_of(rdev).is_some_and(|name| name.starts_with("nvme"));
+    Ok(
+        match is_nvme && folder.exists() && !folder.join("partition").exists() {
+            true => Kind::Nvme,
+            false => Kind::Block,
+        },
+    )
+}
+
+/// The same.
+pub(super) fn wear_of(device: &Path) -> Result<Wear, String> {
+    let health = health::of(device)?;
+    Ok(wear(&health))
+}
+
 impl Host for Machine {
+    fn way(&self, way: Way, name: &str) -> String {
+        match way {
+            Way::Find => "strake scan".to_owned(),
+            Way::Show => format!("strake show {name}"),
+            Way::Start => format!("strake start {name}"),
+            Way::Destroy => format!("strake destroy {name}"),
+        }
+    }
+
     fn free(&self, devices: &[PathBuf]) -> Result<(), String> {
-        consent::free(devices).map_err(told)
+        free(devices)
     }
 
     fn kind(&self, device: &Path) -> Result<Kind, String> {
-        let Identity::Block(rdev) = sysfs::identity(device).map_err(told)? else {
-            return Ok(Kind::File);
-        };
-        let folder = Path::new("/sys/dev/block").join(sysfs::dev_text(rdev));
-        let is_nvme = sysfs::name_of(rdev).is_some_and(|name| name.starts_with("nvme"));
-        Ok(
-            match is_nvme && folder.exists() && !folder.join("partition").exists() {
-                true => Kind::Nvme,
-                false => Kind::Block,
-            },
-        )
+        kind(device)
     }
 
-    fn create(&self, name: &str, shape: &Shape, devices: &[PathBuf]) -> Result<(), String> {
-        self.make(name, shape, devices).map_err(told)
+    fn create(
+        &self,
+        name: &str,
+        shape: &Shape,
+        devices: &[PathBuf],
+    ) -> Result<Vec<String>, String> {
+        self.make(name, shape, devices).map_err(told)?;
+        Ok(Vec::new())
     }
 
     fn array(&self, name: &str) -> Result<Option<ArraySeen>, String> {
@@ -212,8 +244,7 @@ impl Host for Machine {
     }
 
     fn wear(&self, device: &Path) -> Result<Wear, String> {
-        let health = health::of(device)?;
-        Ok(wear(&health))
+        wear_of(device)
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod consent;
 mod host;
+mod md;
 mod run;
 
 use std::path::{Path, PathBuf};

@@ -11,20 +11,22 @@ use std::time::Duration;
 
 use serde::Serialize;
 use strake_foresight::catalogue;
+use strake_foresight::engine::Engine;
+use strake_format::ArrayUuid;
 use strake_study::definition::Study;
-use strake_study::real::{Consent, Real, Ticker, array_name, program};
+use strake_study::real::{Consent, Host, Real, Ticker, array_name, program};
 use strake_study::result::{DriveSeen, On, StepResult};
 use strake_study::run::{Progress, Rigs, RunError, Running, Watch};
 use strake_study::simulated::Simulated;
 use strake_study::studies;
 
-use crate::api::ArrayJson;
 use crate::cli::args::study::StudyRunArgs;
 use crate::cli::client::Client;
 use crate::cli::output::Bar;
 use crate::cli::{Context, DONE, Ended};
 use crate::commands::study::consent::{self, Asked};
 use crate::commands::study::host::Machine;
+use crate::commands::study::md::{self, Md};
 use crate::commands::study::{find, report_of};
 use crate::common::errors::{Code, Failure};
 use crate::common::{absolutes, size};
@@ -96,20 +98,53 @@ pub(super) fn run(context: &Context, args: &StudyRunArgs) -> Ended {
     let seen = given.iter().map(|path| consent::seen(path));
     let drives = seen.collect::<Result<Vec<DriveSeen>, Failure>>()?;
     programs()?;
+    let engine = match args.engine.as_str() {
+        "md" => Engine::Md,
+        _ => Engine::Strake,
+    };
+    if engine == Engine::Md {
+        md_can(&studies)?;
+    }
     if args.dry_run {
         let planned = Planned::new(&studies, false, drives, folders);
         context.say(&planned, Planned::text);
         return Ok(DONE);
     }
-    let client = Client::need(&context.dir)?;
+    let host = host(context, engine)?;
     let consent = consent::ask(&drives, &args.yes_erase, Asked::OfAll)?;
-    let machine = Machine { client };
     for (study, folder) in studies.into_iter().zip(folders) {
         let on = On::Real(drives.clone());
-        let running = Running::begin(study, &folder, &this_program(), on)?;
-        go_on(context, &machine, running, drives.clone(), consent.clone())?;
+        let running = Running::begin(study, &folder, &this_program(), on)?.by(engine)?;
+        go_on(context, &*host, running, drives.clone(), consent.clone())?;
     }
     Ok(DONE)
+}
+
+/// What serves the arrays.
+fn host(context: &Context, engine: Engine) -> Result<Box<dyn Host>, Failure> {
+    Ok(match engine {
+        Engine::Strake => Box::new(Machine {
+            client: Client::need(&context.dir)?,
+        }),
+        Engine::Md => {
+            Box::new(Md::new().map_err(|found| Failure::new(Code::ProgramMissing, found))?)
+        }
+    })
+}
+
+/// Refuses studies with an array that md does not have, before anything is lost.
+fn md_can(studies: &[Study]) -> Result<(), Failure> {
+    for (study, case) in studies
+        .iter()
+        .flat_map(|s| s.cases.iter().map(move |c| (s, c)))
+    {
+        if let Err(why) = md::arguments(&case.shape) {
+            let found = format!("case {} of {}: {why}", case.name, study.name);
+            let cure = "change the case, or run the study with --engine strake";
+            return Err(Failure::new(Code::Usage, found).cure(cure));
+        }
+    }
+    Ok(())
 }
 
 /// The drives that `--on` names, if they are as many as the studies need.
@@ -175,43 +210,59 @@ pub(super) fn resume(context: &Context, folder: &Path, yes_erase: &[String]) -> 
         return simulate(context, running);
     };
     programs()?;
-    let client = Client::need(&context.dir)?;
-    let machine = Machine { client };
+    let engine = running.results().engine;
+    let host = host(context, engine)?;
     let mut paths: Vec<PathBuf> = sysfs::candidates();
     paths.extend(begun.into_iter().map(|drive| drive.path));
     let each = sysfs::each_once(&paths);
     // One that cannot be looked at is not here.
     let here: Vec<DriveSeen> = each.filter_map(|path| consent::seen(path).ok()).collect();
     let drives = running.drives(&here)?;
-    let own = own_array(&machine, &running)?;
+    let own = own_members(&*host, &running)?;
     let mut others = drives.clone();
-    if let Some(array) = &own {
-        let is_member = |drive: &DriveSeen| {
-            let mut members = array
-                .members
-                .iter()
-                .filter_map(|member| member.device.as_ref());
-            members.any(|device| Path::new(device) == drive.path)
-        };
-        others.retain(|drive| !is_member(drive));
-    }
+    others.retain(|drive| !own.contains(&real(&drive.path)));
     consent::free(
         &others
             .iter()
             .map(|drive| drive.path.clone())
             .collect::<Vec<_>>(),
     )?;
-    let own = own.and_then(|array| array.uuid.parse().ok());
+    let own = match engine {
+        Engine::Strake => own_uuid(context, &running)?,
+        Engine::Md => None,
+    };
     consent::ask(&others, yes_erase, Asked::OfForeign { own })?;
     let consent = Consent::given(drives.iter().map(|drive| drive.path.clone()));
-    go_on(context, &machine, running, drives, consent)
+    go_on(context, &*host, running, drives, consent)
 }
 
-/// The array of the study that is there: a case has one at a time.
-fn own_array(machine: &Machine, running: &Running) -> Result<Option<ArrayJson>, Failure> {
+/// Without links on the way.
+fn real(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Members of the array of the study that is there: a case has one at a time.
+fn own_members(host: &dyn Host, running: &Running) -> Result<Vec<PathBuf>, Failure> {
+    for case in &running.study().cases {
+        let name = array_name(running.study(), case);
+        let found = host.array(&name);
+        let found = found.map_err(|why| Failure::new(Code::StudyFailed, why))?;
+        if let Some(array) = found {
+            let members = array.members.into_iter().filter_map(|(device, _)| device);
+            return Ok(members.map(|device| real(&device)).collect());
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// The uuid of that array, which members carry that are not in it at the moment.
+fn own_uuid(context: &Context, running: &Running) -> Result<Option<ArrayUuid>, Failure> {
+    let machine = Machine {
+        client: Client::need(&context.dir)?,
+    };
     for case in &running.study().cases {
         if let Some(array) = machine.show(&array_name(running.study(), case))? {
-            return Ok(Some(array));
+            return Ok(array.uuid.parse().ok());
         }
     }
     Ok(None)
@@ -219,7 +270,7 @@ fn own_array(machine: &Machine, running: &Running) -> Result<Option<ArrayJson>, 
 
 fn go_on(
     context: &Context,
-    machine: &Machine,
+    host: &dyn Host,
     running: Running,
     drives: Vec<DriveSeen>,
     consent: Consent,
@@ -237,7 +288,7 @@ fn go_on(
     let raw = std::fs::canonicalize(&folder);
     let raw = raw.map_err(|error| Failure::io(folder.display(), &error))?;
     let mut rigs = Real {
-        host: machine,
+        host,
         drives,
         consent,
         folder: raw,
