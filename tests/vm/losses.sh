@@ -199,8 +199,6 @@ scenario_md_study() {
     local names pid name
     names=$(drives 0 1 2 3 | paste -sd,)
     md_study
-    refused study run "$RUN/md.toml" --on "$names" --yes-erase "$names" --out "$RUN/studies" --simulated \
-        --engine md >"$RUN/refused.log"
     "$RUN/strake" study run "$RUN/md.toml" --on "$names" --yes-erase "$names" --out "$RUN/studies" --engine md \
         >"$RUN/study.log" 2>&1 &
     pid=$!

@@ -413,3 +413,35 @@ fn a_mistake_in_a_study_is_named_by_file_line_and_key() {
         rig.run(&["study", "show", &file]).ok();
     }
 }
+
+#[test]
+fn a_study_of_md_is_refused_before_anything_is_lost_where_md_cannot_do_it() {
+    let Some(stage) = stage("200ms") else { return };
+    let on = stage.on();
+    let file = stage.rig.path("seven.toml");
+    let text = SMALL
+        .replace("LENGTH", "200ms")
+        .replace("level = \"1\"", "level = \"2+1\"");
+    fs::write(&file, text.replace("drives = 2", "drives = 3")).expect("works");
+    let before = fs::read(&stage.devices[0]).expect("works");
+    let args = [
+        "study",
+        "run",
+        &file,
+        "--on",
+        &on,
+        "--yes-erase",
+        &on,
+        "--engine",
+        "md",
+    ];
+    let refused = stage.rig.run(&args).refused(2, "usage");
+    let found = refused.json_error()["found"].to_string();
+    assert!(
+        found.contains("case mirror of small") && found.contains("2+1"),
+        "{found}"
+    );
+    assert_eq!(fs::read(&stage.devices[0]).expect("works"), before);
+    let both = ["study", "run", &file, "--simulated", "--engine", "md"];
+    stage.rig.run(&both).refused(2, "usage");
+}

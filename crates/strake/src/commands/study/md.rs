@@ -77,12 +77,8 @@ impl Found {
     fn seen(&self) -> ArraySeen {
         let slots = self.read("raid_disks");
         let slots = slots.split(' ').next().and_then(|n| n.parse().ok());
-        let mut members = vec![(None, "missing".to_owned()); slots.unwrap_or_default()];
-        for (slot, state, path) in self.devices() {
-            if let Some(member) = slot.and_then(|slot| members.get_mut(slot)) {
-                *member = (Some(path), member_state(&state).to_owned());
-            }
-        }
+        let slots = slots.unwrap_or_default();
+        let members = members(self.devices(), slots);
         let sectors = fs::read_to_string(format!("/sys/block/{}/size", self.device));
         let sectors = sectors
             .ok()
@@ -95,6 +91,26 @@ impl Found {
             jobs: job.into_iter().collect(),
         }
     }
+}
+
+/// By slot. A device that failed has lost its slot and is held still: it gets one that is empty.
+fn members(
+    devices: Vec<(Option<usize>, String, PathBuf)>,
+    slots: usize,
+) -> Vec<(Option<PathBuf>, String)> {
+    let mut members = vec![(None, "missing".to_owned()); slots];
+    let (seated, others): (Vec<_>, Vec<_>) = devices.into_iter().partition(|(s, ..)| s.is_some());
+    for (slot, state, path) in seated {
+        if let Some(member) = slot.and_then(|slot| members.get_mut(slot)) {
+            *member = (Some(path), member_state(&state).to_owned());
+        }
+    }
+    for (_, state, path) in others {
+        if let Some(member) = members.iter_mut().find(|(device, _)| device.is_none()) {
+            *member = (Some(path), member_state(&state).to_owned());
+        }
+    }
+    members
 }
 
 /// In the words of a study, which are Strake's.
@@ -254,7 +270,8 @@ impl Md {
     }
 
     fn member(&self, found: &Found, slot: usize) -> Option<PathBuf> {
-        found.seen().members.get(slot)?.0.clone()
+        let mut devices = found.devices().into_iter();
+        devices.find_map(|(has, _, path)| (has == Some(slot)).then_some(path))
     }
 }
 
@@ -404,6 +421,19 @@ mod tests {
             ..shape("10")
         };
         assert!(arguments(&copies).is_err_and(|why| why.contains('3')));
+    }
+
+    #[test]
+    fn a_device_that_failed_is_a_member_still() {
+        let device = |slot, state: &str, path: &str| (slot, state.to_owned(), PathBuf::from(path));
+        let devices = vec![
+            device(None, "faulty", "/dev/b"),
+            device(Some(2), "in_sync", "/dev/c"),
+            device(Some(0), "in_sync", "/dev/a"),
+        ];
+        let seen = members(devices, 4);
+        let seen: Vec<_> = seen.iter().map(|(_, state)| state.as_str()).collect();
+        assert_eq!(seen, ["in_sync", "failed", "in_sync", "missing"]);
     }
 
     #[test]
