@@ -1,6 +1,6 @@
 //! Times as answers and events have them.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -13,6 +13,13 @@ pub(crate) fn rfc3339(time: SystemTime) -> String {
     // A clock that was never set is no reason to panic.
     let time = Timestamp::try_from(time.max(SystemTime::UNIX_EPOCH)).unwrap_or(Timestamp::MAX);
     format!("{time:.3}")
+}
+
+/// A moment so long after 1970, as it was read from somewhere: at the latest that of which the
+/// calendar knows.
+pub(crate) fn after_1970(span: Duration) -> SystemTime {
+    let last = Timestamp::MAX.as_millisecond().unsigned_abs();
+    SystemTime::UNIX_EPOCH + span.min(Duration::from_millis(last))
 }
 
 /// Parses a moment in the past: a time span before now (2h, 7d), a time with its offset from UTC
@@ -35,8 +42,6 @@ pub(crate) fn since(text: &str) -> Result<Timestamp, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -46,6 +51,17 @@ mod tests {
         assert_eq!(at(951_782_400_000), "2000-02-29T00:00:00.000Z");
         assert_eq!(at(1_735_689_599_999), "2024-12-31T23:59:59.999Z");
         assert_eq!(at(1_772_323_200_000), "2026-03-01T00:00:00.000Z");
+    }
+    #[test]
+    fn a_time_that_no_calendar_knows_is_the_last_that_it_does() {
+        let last = "9999-12-30T22:00:00.999Z";
+        for seconds in [300_000_000_000, i64::MAX as u64, u64::MAX] {
+            assert_eq!(rfc3339(after_1970(Duration::from_secs(seconds))), last);
+        }
+        assert_eq!(
+            rfc3339(after_1970(Duration::ZERO)),
+            "1970-01-01T00:00:00.000Z"
+        );
     }
     #[test]
     fn a_moment_is_a_span_before_now_or_a_time() {

@@ -162,6 +162,10 @@ impl FoundArray {
     pub(crate) fn name(&self) -> &ArrayName {
         &self.authority().image.superblock.name
     }
+    /// Of the superblock that counts.
+    pub(crate) fn generation(&self) -> Generation {
+        self.authority().image.superblock.generation
+    }
     /// Where a member was found that can be used.
     pub(crate) fn path_of(&self, member: MemberUuid) -> Option<PathBuf> {
         let is = |m: &&FoundMember| m.image.superblock.member == member;

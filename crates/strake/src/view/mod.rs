@@ -10,7 +10,7 @@ pub(crate) mod stats;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use strake_engine::Geometry;
 use strake_engine::event::*;
@@ -22,7 +22,7 @@ use strake_runtime::{Export, MemberImage, Placed, cpus_text};
 use crate::api::*;
 use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
-use crate::common::time::rfc3339;
+use crate::common::time::{after_1970, rfc3339};
 use crate::settings::NO_POOL;
 use crate::settings::degraded::OwnRule;
 use crate::settings::placement::PlacementRecord;
@@ -271,7 +271,7 @@ fn range(bytes: &Range<u64>) -> RangeJson {
 
 /// What a scrub found.
 pub(crate) fn scrubbed(last: &ScrubResult) -> ScrubJson {
-    let at = |unix_s| rfc3339(UNIX_EPOCH + Duration::from_secs(unix_s));
+    let at = |unix_s| rfc3339(after_1970(Duration::from_secs(unix_s)));
     ScrubJson {
         repair: last.mode == ScrubMode::Repair,
         begun: at(last.begun_unix_s),

@@ -892,3 +892,26 @@ fn a_scrub_of_an_array_without_redundancy_says_that_it_compares_nothing() {
         assert!(what.contains(says), "{name}: {what}");
     }
 }
+
+#[test]
+fn a_start_that_is_refused_leaves_the_export_as_it_was() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    let uuid = rig.show("data")["uuid"].as_str().map(str::to_owned);
+    rig.run(&["stop", "data"]).ok();
+    let held = fs::File::open(&devices[0]).expect("it is there");
+    held.lock().expect("nobody holds it");
+    let held_too = fs::File::open(&devices[1]).expect("it is there");
+    held_too.lock().expect("nobody holds it");
+    let refused = rig.run(&["start", "data", "--export", "none"]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    let file = format!("placement/{}.json", uuid.expect("it has one"));
+    let kept = fs::read(rig.dir().join(file)).expect("it is remembered");
+    let kept: Value = serde_json::from_slice(&kept).expect("JSON");
+    assert_eq!(kept["export"], "nbd");
+    drop((held, held_too));
+    rig.run(&["start", "data"]).ok();
+    assert_eq!(rig.show("data")["export"]["kind"], "nbd");
+}

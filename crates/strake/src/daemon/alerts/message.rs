@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::api::{ArrayJson, EventJson, MemberJson};
 use crate::common::events::Severity;
 use crate::common::shown;
-use crate::common::time::rfc3339;
+use crate::common::time::{after_1970, rfc3339};
 use crate::daemon::alerts::conditions::{Condition, Key};
 
 /// Items that a message holds; more are counted.
@@ -184,7 +184,7 @@ impl Item {
 /// A time as the standard library has it; none before 1970.
 pub(super) fn moment(time: jiff::Timestamp) -> SystemTime {
     let since = u64::try_from(time.as_millisecond()).unwrap_or(0);
-    SystemTime::UNIX_EPOCH + Duration::from_millis(since)
+    after_1970(Duration::from_millis(since))
 }
 
 /// What a channel sends, as it is spooled and as a webhook and a program get it.

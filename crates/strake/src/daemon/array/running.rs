@@ -236,6 +236,7 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
     let placement = dir.placement(found.uuid);
     dir.not_destroyed(found.uuid, found.name(), how.force)?;
     let opened = opening::open(found, how)?;
+    same_name(found, &opened.members)?;
     if how.whole && !opened.aside.is_empty() {
         return Err(not_whole(found, &name, &opened.aside));
     }
@@ -259,6 +260,23 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
         opened,
         config,
     })
+}
+
+/// Refuses an array that was renamed after it was found: all that goes by the name would go by the
+/// old one.
+fn same_name(found: &FoundArray, members: &[(Device, MemberImage)]) -> Result<(), Failure> {
+    let images = members.iter().map(|(_, image)| &image.superblock);
+    let newer = |superblock: &&Superblock| superblock.generation > found.generation();
+    let newest = images.filter(newer).max_by_key(|one| one.generation);
+    let Some(now) = newest
+        .map(|one| &one.name)
+        .filter(|name| *name != found.name())
+    else {
+        return Ok(());
+    };
+    let what = format!("{} is called {now} since it was looked at", found.name());
+    let cure = format!("strake start {now}");
+    Err(Failure::new(Code::ChangeUnderWay, what).cure(cure))
 }
 
 /// The refusal to start an array without these of its members.

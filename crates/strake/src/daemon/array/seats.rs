@@ -193,7 +193,9 @@ impl Keeper {
             seats: dir.seats(array),
         };
         let before = keeper.seats.clone();
-        for member in &serving.status().members {
+        // One that does not answer is looked at when it tells of something.
+        let members = serving.status_now().map(|status| status.members);
+        for member in &members.unwrap_or_default() {
             let device = member.device.and_then(|id| serving.path(id));
             if let (Some(slot), Some(device)) = (member.slot, device) {
                 keeper.seats.take(slot, Seat::of(&device));

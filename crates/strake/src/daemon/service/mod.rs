@@ -477,8 +477,9 @@ impl Service {
             self.may_start(&found, &how)?;
             return Ok(self.placed(found.stopped_json()));
         }
+        let started = self.start_found(&found, &how)?;
         keep_export(&self.dir, found.uuid, request.export.as_deref());
-        let started = self.start_found(&found, &how)?.json()?;
+        let started = started.json()?;
         Ok(self.placed(started))
     }
 

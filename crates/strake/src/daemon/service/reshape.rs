@@ -4,7 +4,6 @@
 //! Deliberately absent: how any of them is done (engine).
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use strake_engine::Geometry;
 use strake_engine::event::{
@@ -131,14 +130,6 @@ fn mirror_with(superblock: &Superblock, devices: usize) -> Option<Level> {
 }
 
 impl Service {
-    /// Devices may have grown: superblocks follow their ends. False: it is to be tried again.
-    pub(crate) fn follow_sizes(&self) -> bool {
-        let follow = |running: &Arc<Running>| running.with(|s| Ok(s.follow_sizes()?)).is_ok();
-        // All of them, whatever one answers.
-        let followed: Vec<bool> = self.all_running().iter().map(follow).collect();
-        followed.into_iter().all(|followed| followed)
-    }
-
     /// Uses all that the members have room for.
     pub(crate) fn grow(&self, name: &str, request: &GrowRequest) -> Result<OutcomeJson, Failure> {
         let _change = self.change(name)?;

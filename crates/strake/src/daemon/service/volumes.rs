@@ -28,7 +28,7 @@ use strake_runtime::{Export, LocalClient, Serving, VolumeExport};
 use crate::api::*;
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
-use crate::common::time::rfc3339;
+use crate::common::time::{after_1970, rfc3339};
 use crate::daemon::array::links;
 use crate::daemon::array::running;
 use crate::daemon::array::running::Running;
@@ -418,7 +418,7 @@ fn volume_json(serving: &Serving, table: &VolumeTable, volume: &Volume) -> Volum
         size_bytes: volume.size_bytes,
         allocated_bytes: volume.units() * table.unit_bytes,
         extents: volume.extents.len() as u64,
-        created: rfc3339(UNIX_EPOCH + Duration::from_secs(volume.created_unix_s)),
+        created: rfc3339(after_1970(Duration::from_secs(volume.created_unix_s))),
         device: export.and_then(|export| export.device()),
     }
 }

@@ -58,6 +58,20 @@ pub(crate) struct ArrayRecord {
     pub(crate) volume_names: BTreeMap<String, String>,
 }
 
+impl ArrayRecord {
+    /// Forgets the block devices that are another array's now; were there any?
+    fn strike(&mut self, other: &ArrayRecord) -> bool {
+        let is_others =
+            |id: &u32| other.ublk == Some(*id) || other.volumes.values().any(|has| has == id);
+        let before = self.volumes.len();
+        self.volumes.retain(|_, id| !is_others(id));
+        let volumes = &self.volumes;
+        self.volume_names
+            .retain(|uuid, _| volumes.contains_key(uuid));
+        self.ublk.take_if(|id| is_others(id)).is_some() || self.volumes.len() < before
+    }
+}
+
 /// What `/dev/ublkbN` is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExportedAs {
@@ -354,11 +368,7 @@ impl Dir {
     }
     /// The array, and the volume, that `/dev/ublkbN` is remembered for.
     pub(crate) fn exported_as(&self, id: u32) -> Option<ExportedAs> {
-        let entries = fs::read_dir(self.here.join("arrays")).ok()?;
-        entries.flatten().find_map(|entry| {
-            let file = entry.file_name();
-            let array = file.to_str()?.strip_suffix(".json")?.parse().ok()?;
-            let record = self.record(array)?;
+        self.records().find_map(|(array, record)| {
             let mut volumes = record.volumes.iter();
             let volume = match volumes.find(|(_, has)| **has == id) {
                 Some((uuid, _)) => {
@@ -376,9 +386,25 @@ impl Dir {
             })
         })
     }
-    /// Remembers it.
+    /// Remembers it. What others were served as before, and is this one's now, is theirs no more:
+    /// the kernel gives the number of a device that is gone to the next one, perhaps before the
+    /// array has come to its end that had it.
     pub(crate) fn remember(&self, uuid: ArrayUuid, record: &ArrayRecord) -> io::Result<()> {
+        for (other, mut before) in self.records() {
+            if other != uuid && before.strike(record) {
+                self.replace(&Dir::record_name(other), &before)?;
+            }
+        }
         self.replace(&Dir::record_name(uuid), record)
+    }
+    /// What is remembered of all arrays.
+    fn records(&self) -> impl Iterator<Item = (ArrayUuid, ArrayRecord)> {
+        let entries = fs::read_dir(self.here.join("arrays")).into_iter().flatten();
+        entries.flatten().filter_map(|entry| {
+            let file = entry.file_name();
+            let array = file.to_str()?.strip_suffix(".json")?.parse().ok()?;
+            Some((array, self.record(array)?))
+        })
     }
     /// Forgets it.
     pub(crate) fn forget(&self, uuid: ArrayUuid) {
@@ -551,6 +577,24 @@ mod tests {
         assert_eq!(dir.exported_as(3), Some(whole));
         assert_eq!(dir.exported_as(4), Some(volume));
         assert_eq!(dir.exported_as(5), None);
+        // Another array stops, and the kernel gives its number away before it has come to its end.
+        let next = ArrayRecord {
+            name: "e".into(),
+            volumes: BTreeMap::from([("w".into(), 4)]),
+            volume_names: BTreeMap::from([("w".into(), "srv".into())]),
+            ..record.clone()
+        };
+        let other = ArrayUuid([8; 16]);
+        dir.remember(other, &next).expect("write");
+        let names = [3, 4].map(|id| {
+            dir.exported_as(id)
+                .map(|as_| (as_.array, as_.name.to_string()))
+        });
+        assert_eq!(names, [0, 1].map(|_| Some((other, "e".to_owned()))));
+        let left = dir.record(uuid).expect("it is remembered");
+        assert!(left.ublk.is_none() && left.volumes.is_empty() && left.volume_names.is_empty());
+        dir.forget(other);
+        dir.remember(uuid, &record).expect("write");
         let placement = PlacementRecord {
             cpus: vec![0],
             ..PlacementRecord::default()

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::WearMemberJson;
 use crate::common::files::{read_file, replace_bytes};
-use crate::common::time::rfc3339;
+use crate::common::time::{after_1970, rfc3339};
 use crate::daemon::events::Happened;
 use crate::drives::machine::health::Health;
 
@@ -154,7 +154,7 @@ impl WearLog {
             let host = host.filter(|&host| host > 0)?;
             Some(media? as f64 / host as f64)
         };
-        let at = |sample: &Sample| UNIX_EPOCH + Duration::from_secs(sample.at_unix_s);
+        let at = |sample: &Sample| after_1970(Duration::from_secs(sample.at_unix_s));
         WearMemberJson {
             model: Some(health.model.clone()),
             serial: Some(health.serial.clone()),

@@ -21,9 +21,12 @@
 //! long as an array waits for its members. While a device cannot be read or gives no answer, it is
 //! told instead that its members may be there; all drives are looked at again every half a minute.
 //!
+//! What asks an array or its drives for more than a look is done beside the looks (`tasks`).
+//!
 //! Deliberately absent: taking back by itself what failed, or what an administrator put out.
 
 pub(crate) mod late;
+mod tasks;
 pub(crate) mod uevents;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,12 +38,13 @@ use strake_engine::Lack;
 use strake_format::{ArrayUuid, MemberUuid, Past, Returns, past, returns};
 use strake_runtime::MemberImage;
 
-use crate::common::errors::Code;
+use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running::Running;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::Service;
 use crate::daemon::service::watched::missing::Missing;
 use crate::daemon::watch::late::Late;
+use crate::daemon::watch::tasks::Tasks;
 use crate::drives::find::{FoundArray, Readiness};
 use crate::drives::machine::sysfs;
 use crate::drives::machine::sysfs::Identity;
@@ -60,6 +64,10 @@ pub(crate) struct Watcher {
     degraded: Rule,
     seen: Vec<(PathBuf, Identity, u64)>,
     waiting: BTreeMap<ArrayUuid, Waiting>,
+    starting: Tasks<Tried>,
+    /// Whether arrays were told the sizes of their devices.
+    sizing: Tasks<bool>,
+    returning: Tasks<Returned>,
     /// Devices of arrays may have grown, and the arrays were not told yet.
     resized: bool,
     /// Events from this one on are new to it.
@@ -101,6 +109,24 @@ struct Waiting {
     /// A refusal that may pass is tried again, less and less often.
     again_at: Instant,
     pause: Duration,
+}
+
+/// What came of a start.
+#[derive(Debug)]
+struct Tried {
+    name: String,
+    /// With these members.
+    members: Vec<MemberUuid>,
+    result: Result<(), Failure>,
+}
+
+/// What came of members of one array that are there again.
+#[derive(Debug, Default)]
+struct Returned {
+    /// One was taken back.
+    taken: bool,
+    /// One could not be opened yet.
+    busy: bool,
 }
 
 /// Between two tries of a start that was refused.
@@ -206,6 +232,9 @@ impl Watcher {
             degraded,
             seen: Vec::new(),
             waiting: BTreeMap::new(),
+            starting: Tasks::new("start"),
+            sizing: Tasks::new("size"),
+            returning: Tasks::new("return"),
             resized: false,
             next_event: 0,
             again: false,
@@ -227,6 +256,9 @@ impl Watcher {
         let file = |(_, id, _): &(PathBuf, Identity, u64)| matches!(id, Identity::File(..));
         let waits = self.again
             || self.resized
+            || !self.starting.is_empty()
+            || !self.sizing.is_empty()
+            || !self.returning.is_empty()
             || self.late.looks()
             || self.service.looks().waits()
             || !self.service.unread().is_empty()
@@ -305,10 +337,11 @@ impl Watcher {
         if news.settings {
             self.try_again_after(|code| code == Code::DegradedStart);
         }
+        self.settle(now);
         let again = std::mem::take(&mut self.again);
         self.resized |= fingerprint != self.seen;
         if std::mem::take(&mut self.resized) {
-            self.resized = !self.service.follow_sizes();
+            self.follow_sizes();
         }
         let answers = self.service.looks().came_back();
         let changed = fingerprint != self.seen || lost || again || answers;
@@ -334,17 +367,50 @@ impl Watcher {
             if self.service.is_running(array.uuid) {
                 self.waiting.remove(&array.uuid);
                 if changed && (lost || !first) {
-                    self.tell_returned(array);
+                    self.take_back(array, false);
                 } else if late {
-                    self.take_late_back(array);
+                    self.take_back(array, true);
                 }
             } else if !self.service.is_stopped(array.uuid) {
                 self.consider(array, now);
             }
         }
+        self.settle(now);
+    }
+
+    /// Tells each array how large its devices are; one that is asked already is told later.
+    fn follow_sizes(&mut self) {
+        for running in self.service.all_running() {
+            self.resized |= self.sizing.has(running.uuid);
+            self.sizing.begin(running.uuid, move || {
+                running.with(|serving| Ok(serving.follow_sizes()?)).is_ok()
+            });
+        }
+        let ended = self.sizing.ended();
+        self.resized |= ended.iter().any(|(_, followed)| !followed);
+    }
+
+    /// Takes note of what has come of tasks.
+    fn settle(&mut self, now: Instant) {
+        for (uuid, tried) in self.starting.ended() {
+            self.tried(uuid, tried, now);
+        }
+        for (_, returned) in self.returning.ended() {
+            if returned.taken {
+                self.tries = 0;
+            }
+            if returned.busy {
+                (self.again, self.tries) = (true, self.tries + 1);
+            }
+        }
+        let ended = self.sizing.ended();
+        self.resized |= ended.iter().any(|(_, followed)| !followed);
     }
 
     fn consider(&mut self, array: &FoundArray, now: Instant) {
+        if self.starting.has(array.uuid) {
+            return;
+        }
         let rule = self
             .degraded
             .with(self.service.dir().placement(array.uuid).degraded);
@@ -382,12 +448,33 @@ impl Watcher {
         if !ready {
             return;
         }
-        let started = match allowed {
-            true => self.service.start_by_itself(array, whole),
-            false => Err(degraded::refused(array.name().as_str())),
+        let name = array.name().to_string();
+        if !allowed {
+            let result = Err(degraded::refused(&name));
+            let tried = Tried {
+                name,
+                members,
+                result,
+            };
+            self.tried(array.uuid, tried, now);
+            return;
+        }
+        let (service, array) = (Arc::clone(&self.service), array.clone());
+        self.starting.begin(array.uuid, move || Tried {
+            name,
+            members,
+            result: service.start_by_itself(&array, whole),
+        });
+    }
+
+    /// A start was tried.
+    fn tried(&mut self, uuid: ArrayUuid, tried: Tried, now: Instant) {
+        let Err(failure) = tried.result else {
+            self.waiting.remove(&uuid);
+            return;
         };
-        let Err(failure) = started else {
-            self.waiting.remove(&array.uuid);
+        // Its members are gone again.
+        let Some(waiting) = self.waiting.get_mut(&uuid) else {
             return;
         };
         if failure.code == Code::ChangeUnderWay {
@@ -395,15 +482,16 @@ impl Watcher {
             waiting.again_at = now + waiting.pause;
             return;
         }
-        let said = waiting.refused_with.replace((members, failure.code));
+        let with = (tried.members, failure.code);
+        let said = waiting.refused_with.replace(with);
         waiting.again_at = now + waiting.pause;
         waiting.pause = (waiting.pause * 2).min(PAUSE_MAX);
         if said == waiting.refused_with {
             return;
         }
         self.service.events().note(Happened {
-            array: Some(array.name().to_string()),
-            uuid: Some(array.uuid.to_string()),
+            array: Some(tried.name),
+            uuid: Some(uuid.to_string()),
             event: "start_refused",
             cause: Some(format!("{}: {}", failure.code.name(), failure.found)),
             effect: Some(failure.cure),
@@ -439,61 +527,78 @@ impl Watcher {
         }
     }
 
-    /// Takes back what is there again; of what is not, all was said when it was lost.
-    fn take_late_back(&self, array: &FoundArray) {
-        let Ok(running) = self.service.running(&array.uuid.to_string()) else {
-            return;
-        };
-        for member in array.members.iter().filter(|m| !running.serves(&m.path)) {
-            if let Err(failure) = self.service.return_by_itself(&running, member) {
-                tracing::debug!(device = %member.path.display(), %failure, "not taken back yet");
-            }
-        }
+    /// Takes back members that are there again. Of those that were late all was said when they were
+    /// lost.
+    fn take_back(&mut self, array: &FoundArray, late: bool) {
+        // One that is at it does not know what has come since.
+        self.again |= self.returning.has(array.uuid);
+        let (service, array) = (Arc::clone(&self.service), array.clone());
+        let patient = self.tries < TRIES_MAX;
+        self.returning.begin(array.uuid, move || match late {
+            true => take_late_back(&service, &array),
+            false => take_returned(&service, &array, patient),
+        });
     }
+}
 
-    fn tell_returned(&mut self, array: &FoundArray) {
-        let Ok(running) = self.service.running(&array.uuid.to_string()) else {
-            return;
-        };
-        for member in array.members.iter().filter(|m| !running.serves(&m.path)) {
-            let mut others = None;
-            match self.service.return_by_itself(&running, member) {
-                Ok(true) => {
-                    self.tries = 0;
-                    continue;
-                }
-                Ok(false) => {}
-                Err(failure)
-                    if matches!(failure.code, Code::DeviceBusy | Code::ChangeUnderWay)
-                        && self.tries < TRIES_MAX =>
-                {
-                    (self.again, self.tries) = (true, self.tries + 1);
-                    continue;
-                }
-                Err(failure) => {
-                    tracing::warn!(device = %member.path.display(), %failure, "not taken back");
-                    others = Some(failure).filter(|failure| is_used(failure.code));
-                }
-            }
-            let path = member.path.display();
-            let twice = running.not_in_service(&member.path, &member.image.superblock);
-            let effect = match twice.and(others.map_or(Ok(()), Err)) {
-                Ok(()) => format!(
-                    "{}, not used; strake add {} {path} puts it back",
-                    why_not(&running, &member.image),
-                    running.name()
-                ),
-                Err(failure) => format!("not used: {}", failure.found),
-            };
-            self.service.events().note(Happened {
-                array: Some(running.name().to_string()),
-                event: "member_returned",
-                device: Some(path.to_string()),
-                effect: Some(effect),
-                ..Happened::default()
-            });
+/// Takes back what is there again.
+fn take_late_back(service: &Service, array: &FoundArray) -> Returned {
+    let Ok(running) = service.running(&array.uuid.to_string()) else {
+        return Returned::default();
+    };
+    for member in array.members.iter().filter(|m| !running.serves(&m.path)) {
+        if let Err(failure) = service.return_by_itself(&running, member) {
+            tracing::debug!(device = %member.path.display(), %failure, "not taken back yet");
         }
     }
+    Returned::default()
+}
+
+/// The same, and tells of those that are not taken back. `patient`: one that is busy is tried
+/// again.
+fn take_returned(service: &Service, array: &FoundArray, patient: bool) -> Returned {
+    let mut returned = Returned::default();
+    let Ok(running) = service.running(&array.uuid.to_string()) else {
+        return returned;
+    };
+    for member in array.members.iter().filter(|m| !running.serves(&m.path)) {
+        let mut others = None;
+        match service.return_by_itself(&running, member) {
+            Ok(true) => {
+                returned.taken = true;
+                continue;
+            }
+            Ok(false) => {}
+            Err(failure)
+                if matches!(failure.code, Code::DeviceBusy | Code::ChangeUnderWay) && patient =>
+            {
+                returned.busy = true;
+                continue;
+            }
+            Err(failure) => {
+                tracing::warn!(device = %member.path.display(), %failure, "not taken back");
+                others = Some(failure).filter(|failure| is_used(failure.code));
+            }
+        }
+        let path = member.path.display();
+        let twice = running.not_in_service(&member.path, &member.image.superblock);
+        let effect = match twice.and(others.map_or(Ok(()), Err)) {
+            Ok(()) => format!(
+                "{}, not used; strake add {} {path} puts it back",
+                why_not(&running, &member.image),
+                running.name()
+            ),
+            Err(failure) => format!("not used: {}", failure.found),
+        };
+        service.events().note(Happened {
+            array: Some(running.name().to_string()),
+            event: "member_returned",
+            device: Some(path.to_string()),
+            effect: Some(effect),
+            ..Happened::default()
+        });
+    }
+    returned
 }
 
 #[cfg(test)]
@@ -592,6 +697,47 @@ mod tests {
         rig.watcher.look(at(30));
         assert!(!rig.is_missing(), "it is taken back");
         rig.service.stop_all();
+    }
+
+    #[test]
+    fn an_array_that_was_renamed_after_it_was_found_is_not_started_by_its_old_name() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("a");
+        File::create(&path)
+            .and_then(|file| file.set_len(32 << 20))
+            .expect("sparse");
+        let service = || {
+            let dir = Dir::at(&folder.path().join("run"));
+            dir.make().expect("folders");
+            Service::new(dir, Sources::default(), Limits::default())
+        };
+        let request = serde_json::json!({
+            "name": "data", "level": "0", "devices": [path], "export": "none",
+        });
+        let request: CreateRequest = serde_json::from_value(request).expect("a request");
+        let first = service();
+        first.create(request).expect("made");
+        first.stop_all();
+        let service = service();
+        let [found] = &service.scan(&[])[..] else {
+            panic!("it is there");
+        };
+        let rename = serde_json::json!({ "name": "other" });
+        let rename = serde_json::from_value(rename).expect("a request");
+        service.rename("data", &rename).expect("renamed");
+        let refused = service
+            .start_by_itself(found, true)
+            .expect_err("it changed");
+        assert_eq!(refused.code, Code::ChangeUnderWay);
+        assert!(
+            refused.found.contains("data is called other"),
+            "{refused:?}"
+        );
+        let found = &service.scan(&[])[0];
+        service.start_by_itself(found, true).expect("started");
+        let running = service.running("other").expect("it serves");
+        assert_eq!(running.name().as_str(), "other");
+        service.stop_all();
     }
 
     /// Alerts and metrics look while the watcher starts what came back.
