@@ -479,8 +479,7 @@ impl Service {
         }
         let started = self.start_found(&found, &how)?;
         keep_export(&self.dir, found.uuid, request.export.as_deref());
-        let started = started.json()?;
-        Ok(self.placed(started))
+        Ok(self.placed(started.json()?))
     }
 
     /// Whether an array found would be started so.

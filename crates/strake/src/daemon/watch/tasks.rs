@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use strake_format::ArrayUuid;
 
-/// Longer than an array takes whose members answer.
+/// Longer than an array takes if all its members answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Tasks of one kind.
