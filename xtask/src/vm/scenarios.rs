@@ -581,10 +581,13 @@ pub(crate) fn sets(asked: &[String]) -> Result<Vec<Set>> {
 pub(crate) fn run(rigs: &Rigs, set: &Set, binary: &Path, budget: &Budget) -> Result<Outcome> {
     let mut total = Outcome::default();
     let mut drives: Option<Drives> = None;
+    let mut left_out: Vec<&str> = Vec::new();
     for (boot, names) in &set.boots {
         let count = names.len() as u64;
-        if let Some(why) = budget.refuses(boot.usual_s) {
+        let why = comes_after(boot, &left_out).or_else(|| budget.refuses(boot.usual_s));
+        if let Some(why) = why {
             Budget::leave_out(&mut total, count, &names.join(", "), &why);
+            left_out.extend(names);
             continue;
         }
         let rig = match rigs.of(boot.machine) {
@@ -608,6 +611,13 @@ pub(crate) fn run(rigs: &Rigs, set: &Set, binary: &Path, budget: &Budget) -> Res
         }
     }
     Ok(total)
+}
+
+/// Why a boot cannot run, if it comes after one that was left out.
+fn comes_after(boot: &Boot, left_out: &[&str]) -> Option<String> {
+    let mut before = boot.scenarios.iter().filter_map(|one| one.after);
+    let missing = before.find(|name| left_out.contains(name))?;
+    Some(format!("it comes after {missing}, which was left out"))
 }
 
 /// What a boot has said so far of its scenarios.
@@ -779,6 +789,18 @@ mod tests {
             ["clean-stop", "fresh-boot"]
         );
         assert!(wanted(&["no-such".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn what_comes_after_a_boot_that_was_left_out_is_left_out() {
+        let after = |left_out: &[&str]| {
+            let boots = BOOTS
+                .iter()
+                .filter(|boot| comes_after(boot, left_out).is_some());
+            boots.map(|boot| boot.name).collect::<Vec<_>>()
+        };
+        assert_eq!(after(&[ROOT_MADE]), ["root-dracut", "root"]);
+        assert_eq!(after(&[]), [""; 0]);
     }
 
     #[test]

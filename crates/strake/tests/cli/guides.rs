@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use crate::rig::{Rig, STRAKE, has, skipped};
 
 const UBLK: &str = "needs a block device of ublk; machines of cargo xtask vm have it";
+const MD: &str = "needs a kernel with md; the scenario md-study of cargo xtask vm does it";
 const LIGHT: &str = "needs a drive with a light";
 const SYSTEMD: &str = "needs systemd as the first process; the unit of the package is verified";
 const INSTALLS: &str =
@@ -85,6 +86,11 @@ const NOT_RUN: &[(&str, &str)] = &[
         "strake console",
         "serves until it is interrupted; tests of the command and of the page run it",
     ),
+    (
+        "strake study run ./mine.toml --engine md --out studies-md ",
+        MD,
+    ),
+    ("strake study compare studies/mine studies-md/mine", MD),
     ("strake locate data 1 on", LIGHT),
     ("strake drive locate /dev/nvme1n1 on", LIGHT),
 ];
