@@ -135,6 +135,8 @@ canaries! {
     RegionNotRetired = "region-not-retired",
     /// Superblocks say that the log covers everything while writes without records are in caches.
     CoveredWithoutFlush = "covered-without-flush",
+    /// Records have checksums of blocks alone, also where members have smaller sectors.
+    SumsOfBlocks = "sums-of-blocks",
     /// Records hold no partial syndromes.
     SyndromeForgotten = "syndrome-forgotten",
     /// Records do not hold the new content of strips that have no member.

@@ -66,7 +66,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 121] = [
+    pub const ALL: [(Canary, u64); 122] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -126,6 +126,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::MixtureReturned), 4000),
         (Canary::Inside(engine::Canary::RegionNotRetired), 60000),
         (Canary::Inside(engine::Canary::CoveredWithoutFlush), 12000),
+        (Canary::Inside(engine::Canary::SumsOfBlocks), 6000),
         (Canary::Inside(engine::Canary::SyndromeForgotten), 400),
         (Canary::Inside(engine::Canary::LostStripForgotten), 8000),
         (Canary::Inside(engine::Canary::ReplayedTooEarly), 12000),

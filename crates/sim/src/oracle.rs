@@ -60,6 +60,13 @@ fn word_of(base: u64, version: Version, block: u64, index: u64) -> u64 {
     }
 }
 
+/// Whether bytes that begin `from` bytes into a block are what this version has there.
+fn matches_from(version: Version, block: u64, from: usize, bytes: &[u8]) -> bool {
+    let (words, _) = bytes.as_chunks::<8>();
+    let mut words = (from as u64 / 8..).zip(words);
+    version == Version::UNDEFINED || words.all(|(at, word)| word_in(version, block, at) == *word)
+}
+
 fn matches(version: Version, block: u64, bytes: &[u8]) -> bool {
     let (words, _) = bytes.as_chunks::<8>();
     if version == Version::UNDEFINED {
@@ -76,6 +83,8 @@ fn matches(version: Version, block: u64, bytes: &[u8]) -> bool {
 
 /// A moment of the oracle: grows with everything that it is told.
 pub type Moment = u64;
+/// Numbers of versions from here on stand for blocks with sectors of several versions.
+const MIXTURES: u64 = 1 << 62;
 const NEVER: Moment = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +102,8 @@ struct Entry {
     durable: bool,
     /// A durable version superseded it.
     buried: bool,
+    /// A crash left it beside others: sectors of a block may be of one, others of another.
+    mixes: bool,
 }
 
 /// A write that was announced and not yet settled.
@@ -154,6 +165,10 @@ pub struct Oracle {
     blocks: Vec<Vec<Entry>>,
     /// Bytes of a block.
     block_bytes: usize,
+    /// Bytes that a crash leaves whole, on the member with the smallest.
+    sector_bytes: usize,
+    /// Blocks that were read when their sectors were of several versions: these, sector by sector.
+    mixtures: Vec<Vec<Version>>,
     now: Moment,
     versions: u64,
     readers: BTreeSet<Moment>,
@@ -178,6 +193,7 @@ impl Entry {
             certain: true,
             durable: true,
             buried: false,
+            mixes: false,
         }
     }
 }
@@ -189,6 +205,8 @@ impl Oracle {
         Oracle {
             blocks: vec![vec![entry]; blocks as usize],
             block_bytes,
+            sector_bytes: block_bytes,
+            mixtures: Vec::new(),
             now: 1,
             versions: 0,
             readers: BTreeSet::new(),
@@ -196,6 +214,14 @@ impl Oracle {
             open: BTreeSet::new(),
             doubts: BTreeMap::new(),
             no_caches,
+        }
+    }
+
+    /// Some members leave no more than so many bytes whole.
+    pub fn with_sectors(self, sector_bytes: usize) -> Oracle {
+        Oracle {
+            sector_bytes,
+            ..self
         }
     }
 
@@ -304,6 +330,7 @@ impl Oracle {
                 certain: false,
                 durable: false,
                 buried: false,
+                mixes: false,
             });
             self.open.insert(block);
         }
@@ -440,7 +467,96 @@ impl Oracle {
     pub fn allows(&self, block: u64, bytes: &[u8]) -> bool {
         let entries = &self.blocks[block as usize];
         let mut seen = entries.iter().filter(|e| e.hidden == NEVER);
-        seen.any(|e| matches(e.version, block, bytes))
+        seen.any(|e| self.fits(e.version, block, 0, bytes))
+            || self.mixture(self.now, block, bytes).is_some()
+    }
+
+    /// Whether bytes that begin so many bytes into a block are what this version has there.
+    fn fits(&self, version: Version, block: u64, from: usize, bytes: &[u8]) -> bool {
+        let Some(mixture) = version
+            .0
+            .checked_sub(MIXTURES)
+            .filter(|_| version.0 < u64::MAX)
+        else {
+            return matches_from(version, block, from, bytes);
+        };
+        let sectors = &self.mixtures[mixture as usize][from / self.sector_bytes..];
+        let parts = (from..).step_by(self.sector_bytes);
+        let parts = parts.zip(bytes.chunks(self.sector_bytes)).zip(sectors);
+        let fits = |((from, part), version): ((usize, &[u8]), &Version)| {
+            matches_from(*version, block, from, part)
+        };
+        parts.into_iter().all(fits)
+    }
+
+    /// Of a block that a crash left with sectors of several versions: the entries that they are of,
+    /// or `None` if some sector is of none.
+    fn mixture(&self, moment: Moment, block: u64, bytes: &[u8]) -> Option<Vec<usize>> {
+        if self.sector_bytes >= self.block_bytes {
+            return None;
+        }
+        let entries = &self.blocks[block as usize];
+        let parts = bytes.chunks(self.sector_bytes).enumerate();
+        let of = |(sector, part): (usize, &[u8])| {
+            let from = sector * self.sector_bytes;
+            let fits = |e: &Entry| self.fits(e.version, block, from, part);
+            entries
+                .iter()
+                .position(|e| e.mixes && e.hidden > moment && fits(e))
+        };
+        parts.map(of).collect()
+    }
+
+    /// The version of each sector of a block that a reader saw, if all are known.
+    pub fn versions_in(&self, block: u64, bytes: &[u8]) -> Option<Vec<Version>> {
+        let entries = || self.blocks[block as usize].iter();
+        let sector = |sector: usize, entry: &Entry| self.version_in(entry, sector);
+        let parts = || bytes.chunks(self.sector_bytes).enumerate();
+        if let Some(one) = entries().find(|e| self.fits(e.version, block, 0, bytes)) {
+            return Some(parts().map(|(at, _)| sector(at, one)).collect());
+        }
+        let of = |(at, part): (usize, &[u8])| {
+            let from = at * self.sector_bytes;
+            let mut fitting = entries().filter(|e| self.fits(e.version, block, from, part));
+            fitting.next().map(|entry| sector(at, entry))
+        };
+        parts().map(of).collect()
+    }
+
+    /// What this entry has in a sector.
+    fn version_in(&self, entry: &Entry, sector: usize) -> Version {
+        let mixture = entry.version.0.checked_sub(MIXTURES);
+        match mixture.filter(|_| entry.version != Version::UNDEFINED) {
+            Some(mixture) => self.mixtures[mixture as usize][sector],
+            None => entry.version,
+        }
+    }
+
+    /// A reader saw such a block: it stays so, if nothing else is under way.
+    fn settle_mixture(&mut self, moment: Moment, block: u64, parts: &[usize]) {
+        let (now, keep) = (self.tick(), self.oldest_reader());
+        let entries = &self.blocks[block as usize];
+        let settled = entries.iter().all(|e| e.end < moment || e.hidden != NEVER);
+        let lasting = parts.iter().all(|&at| entries[at].hidden == NEVER);
+        if !settled || !lasting {
+            return;
+        }
+        let durable = parts.iter().all(|&at| entries[at].durable);
+        let versions = parts.iter().enumerate();
+        let versions = versions.map(|(sector, &at)| self.version_in(&entries[at], sector));
+        let versions = versions.collect();
+        let version = Version(MIXTURES + self.mixtures.len() as u64);
+        self.mixtures.push(versions);
+        if !durable {
+            self.loose.insert(block);
+        }
+        let entries = &mut self.blocks[block as usize];
+        entries.push(Entry {
+            durable,
+            mixes: true,
+            ..Entry::settled(version, now)
+        });
+        supersede(entries, now, keep);
     }
 
     /// The reader got no answer.
@@ -451,16 +567,21 @@ impl Oracle {
     fn check(&mut self, block: u64, moment: Moment, bytes: &[u8]) -> Result<(), Mismatch> {
         let now = self.tick();
         let keep = self.oldest_reader();
-        let entries = &mut self.blocks[block as usize];
+        let entries = &self.blocks[block as usize];
         // Of several versions with this content, one that a power cut could undo stands for all.
         let fitting = entries
             .iter()
             .enumerate()
-            .filter(|(_, e)| e.hidden > moment && matches(e.version, block, bytes));
+            .filter(|(_, e)| e.hidden > moment && self.fits(e.version, block, 0, bytes));
         let Some((seen, _)) = fitting.min_by_key(|(_, e)| e.durable) else {
-            let text = explain(entries, moment, block, bytes);
-            return Err(Mismatch { block, text });
+            let Some(parts) = self.mixture(moment, block, bytes) else {
+                let text = explain(entries, moment, block, bytes);
+                return Err(Mismatch { block, text });
+            };
+            self.settle_mixture(moment, block, &parts);
+            return Ok(());
         };
+        let entries = &mut self.blocks[block as usize];
         let visible = entries.iter().filter(|e| e.hidden == NEVER).count();
         let settled = entries.iter().all(|e| e.end < moment || e.hidden != NEVER);
         let seen = &mut entries[seen];
@@ -496,8 +617,11 @@ impl Oracle {
             } else {
                 entries.retain(|e| !e.buried || e.hidden == NEVER);
             }
-            let doubtful = !power && entries.iter().filter(|e| e.hidden == NEVER).count() > 1;
+            let visible = |e: &&Entry| power || e.hidden == NEVER;
+            let several = entries.iter().filter(visible).count() > 1;
+            let doubtful = !power && several;
             for entry in entries.iter_mut() {
+                entry.mixes |= several;
                 if entry.end == NEVER {
                     entry.end = now;
                     entry.durable = self.no_caches;
@@ -544,6 +668,7 @@ fn explain(entries: &[Entry], moment: Moment, block: u64, bytes: &[u8]) -> Strin
     let name = |version: Version| match version {
         Version::ZEROS => "zeros".to_owned(),
         Version::UNDEFINED => "anything".to_owned(),
+        Version(MIXTURES..) => "sectors of several writes".to_owned(),
         Version(n) => format!("write {n}"),
     };
     let may: Vec<String> = entries

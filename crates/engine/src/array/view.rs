@@ -20,6 +20,7 @@ impl Array {
                 volatile_cache: member.info.volatile_cache,
                 member: member.member,
                 log_granularity: crate::log::layout::granularity(&member.info),
+                sector_bytes: member.info.block_bytes,
             }
         };
         let slots = self

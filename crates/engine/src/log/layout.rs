@@ -46,14 +46,40 @@ pub struct LogPlan {
 }
 
 /// The largest batch of one operation over `run` bytes of each strip: its records, a partial
-/// syndrome, and the strips that may be lost.
-pub(crate) fn batch_of_run(geometry: &Geometry, run: u64) -> u64 {
+/// syndrome, and the strips that may be lost. `unit`: see [`sums_bytes`].
+pub(crate) fn batch_of_run(geometry: &Geometry, run: u64, unit: u64) -> u64 {
     let blocks = run / geometry.block;
     let m = geometry.m as u64;
     let k = geometry.width_most() as u64 - m;
-    let records = blocks * ((2 + m) * strake_format::log::RECORD_BYTES as u64 + 4 * (k + m));
+    let of_block = (2 + m) * strake_format::log::RECORD_BYTES as u64 + 4 * (k + m);
+    let records = blocks * (of_block + sums_bytes(geometry, unit));
     let header = (strake_format::log::HEADER_BYTES as u64 + records).next_multiple_of(BLOCK);
     header + (1 + m) * run.next_multiple_of(BLOCK)
+}
+
+/// What checksums of units of a block take, beside those of the block: a record, and one for each
+/// unit of each column. Members with such small sectors need them: see `log::recover`.
+pub(crate) fn sums_bytes(geometry: &Geometry, unit: u64) -> u64 {
+    match geometry.block / unit {
+        1 => 0,
+        units => {
+            let columns = geometry.width_most() as u64;
+            strake_format::log::RECORD_BYTES as u64 + 4 * units * columns
+        }
+    }
+}
+
+/// The longest run of a strip, within that of the plan, of which records fit with checksums of
+/// units; `None` if they fit with none.
+pub(crate) fn run_with_sums(geometry: &Geometry, plan: &LogPlan, unit: u64) -> Option<u64> {
+    let ring = plan.lane_bytes.saturating_sub(2 * plan.granule);
+    let fits = |run: &u64| {
+        let batch = batch_of_run(geometry, *run, unit) + plan.granule;
+        2 * batch <= ring && batch <= strake_format::log::BATCH_BYTES_MAX as u64
+    };
+    let halves = std::iter::successors(Some(plan.run_bytes), |run| Some(run / 2));
+    let mut halves = halves.take_while(|run| *run >= geometry.block);
+    halves.find(fits)
 }
 
 /// The least that a recovery needs: two places for what one block of a row needs.
@@ -72,7 +98,7 @@ pub fn divide(geometry: &Geometry, bytes: u64, shards: u16) -> Option<LogPlan> {
     let of_lanes = |lane_bytes: u64| {
         let ring = lane_bytes.checked_sub(2 * granule)?;
         let fits = |run: &u64| {
-            let batch = batch_of_run(geometry, *run) + granule;
+            let batch = batch_of_run(geometry, *run, geometry.block) + granule;
             2 * batch <= ring && batch <= strake_format::log::BATCH_BYTES_MAX as u64
         };
         let mut run = Some(geometry.strip);

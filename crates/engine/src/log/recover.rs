@@ -5,7 +5,12 @@
 //! leaves alone (U), and the new content of those columns of W that have no member. After a crash a
 //! block of W, and every parity block, is old or new; a block of U is what it was.
 //!
-//! The decision, for every logical block of the range, first line that applies:
+//! A block is torn where a member's own sectors are smaller and a crash came: some of them are new,
+//! others are not. So the records of an array with such a member have checksums of sectors, too,
+//! and the decision is made sector by sector; without, block by block. This *unit* is what a member
+//! writes whole or not at all.
+//!
+//! The decision, for every unit of the range, first line that applies:
 //!
 //! | lost columns | what is done |
 //! |---|---|
@@ -58,7 +63,9 @@ pub(crate) struct Piece {
     pub(crate) hi: u64,
     /// Data columns written.
     pub(crate) written: Columns,
-    /// For each column of the stripe, checksums of the new blocks; empty for columns not written.
+    /// What a checksum is of, bytes: see the module.
+    pub(crate) unit: u64,
+    /// For each column of the stripe, checksums of the new units; empty for columns not written.
     pub(crate) sums: Vec<Vec<u32>>,
     /// For each parity, its partial syndrome over the range.
     pub(crate) syndromes: Vec<Option<Vec<u8>>>,
@@ -69,13 +76,13 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// The part `lo..hi` of it.
-    pub(crate) fn cut(&self, lo: u64, hi: u64, block: u64) -> Piece {
+    pub(crate) fn cut(&self, lo: u64, hi: u64) -> Piece {
         let (from, to) = ((lo - self.lo) as usize, (hi - self.lo) as usize);
-        let blocks = from / block as usize..to / block as usize;
+        let units = from / self.unit as usize..to / self.unit as usize;
         let part = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|b| b[from..to].to_vec());
         let sums = |s: &Vec<u32>| match s.is_empty() {
             true => Vec::new(),
-            false => s[blocks.clone()].to_vec(),
+            false => s[units.clone()].to_vec(),
         };
         Piece {
             lo,
@@ -169,7 +176,7 @@ pub(crate) fn winners(geometry: &Geometry, base: u64, batches: &[(Slot, &LogBatc
     }
     // Without the intent nothing is known of the operation: it was on enough members if it began.
     operations.retain(|_, piece| piece.sums.iter().any(|s| !s.is_empty()));
-    let mut left = newest(geometry, operations.into_values().collect());
+    let mut left = newest(operations.into_values().collect());
     left.retain(|piece| !done.contains(&piece.operation));
     left
 }
@@ -216,6 +223,7 @@ fn empty(geometry: &Geometry, record: &strake_format::LogRecord) -> Piece {
         lo: u64::from(record.start),
         hi: u64::from(record.start) + u64::from(record.len),
         written: Columns(record.written),
+        unit: geometry.block,
         sums: vec![Vec::new(); shape.width],
         syndromes: vec![None; geometry.m],
         known: vec![None; shape.k],
@@ -237,12 +245,17 @@ fn add(geometry: &Geometry, piece: &mut Piece, record: &strake_format::LogRecord
     if !fits {
         return;
     }
-    let blocks = (len / geometry.block) as usize;
     let columns: Vec<usize> = (0..width)
         .filter(|&c| c >= k || piece.written.has(c))
         .collect();
-    if record.checksums.len() == blocks * columns.len() {
-        for (&column, sums) in columns.iter().zip(record.checksums.chunks(blocks)) {
+    let units = record.checksums.len().checked_div(columns.len());
+    if let Some(unit) = units.and_then(|units| unit_of(geometry, len, units as u64))
+        && record.checksums.len() as u64 == len / unit * columns.len() as u64
+        && unit <= piece.unit
+    {
+        piece.unit = unit;
+        let units = (len / unit) as usize;
+        for (&column, sums) in columns.iter().zip(record.checksums.chunks(units)) {
             piece.sums[column] = sums.to_vec();
         }
     }
@@ -261,8 +274,15 @@ fn add(geometry: &Geometry, piece: &mut Piece, record: &strake_format::LogRecord
     }
 }
 
+/// What a checksum is of, if a record has so many of each column.
+fn unit_of(geometry: &Geometry, len: u64, units: u64) -> Option<u64> {
+    let unit = len.checked_div(units)?;
+    let whole = unit > 0 && geometry.block.is_multiple_of(unit);
+    whole.then_some(unit)
+}
+
 /// Cuts away from every piece what newer pieces of its stripe cover.
-fn newest(geometry: &Geometry, mut pieces: Vec<Piece>) -> Vec<Piece> {
+fn newest(mut pieces: Vec<Piece>) -> Vec<Piece> {
     pieces.sort_by_key(|p| std::cmp::Reverse((p.operation, p.stripe, p.lo)));
     let mut taken: BTreeMap<StripeNo, Vec<(u64, u64)>> = BTreeMap::new();
     let mut left = Vec::new();
@@ -277,7 +297,7 @@ fn newest(geometry: &Geometry, mut pieces: Vec<Piece>) -> Vec<Piece> {
             }
             let next = taken.iter().map(|r| r.0).filter(|&lo| lo > at).min();
             let end = next.unwrap_or(u64::MAX).min(piece.hi);
-            left.push(piece.cut(at, end, geometry.block));
+            left.push(piece.cut(at, end));
             at = end;
         }
         taken.push((piece.lo, piece.hi));
@@ -287,15 +307,15 @@ fn newest(geometry: &Geometry, mut pieces: Vec<Piece>) -> Vec<Piece> {
     left
 }
 
-/// What became of one block of a row.
+/// What became of one unit of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The write did not begin, or is long done: nothing to do.
     Leave,
     /// Nothing is lost, and every column holds what it is to hold.
     InPlace,
-    /// Every column has its content now; the blocks of these data columns are lost, and zeros stand
-    /// for them.
+    /// Every column has its content now; that of these data columns is lost, and zeros stand for
+    /// it.
     Mended { unreadable: Columns },
 }
 
@@ -309,16 +329,15 @@ enum Line {
     Mixture,
 }
 
-/// One logical block of a row: `columns` are the contents that could be read, `None` where the
-/// column is lost; afterwards, if mended, all of them. `at` is the block's number in the piece.
+/// One unit of a row: `columns` are the contents that could be read, `None` where the column is
+/// lost; afterwards, if mended, all of them. `at` is the unit's number in the piece.
 pub(crate) fn mend(
     code: &Code,
     piece: &Piece,
     at: usize,
-    bytes: usize,
     columns: &mut [Option<Vec<u8>>],
 ) -> Verdict {
-    let k = code.k();
+    let (k, bytes) = (code.k(), piece.unit as usize);
     let whole = columns.iter().all(Option::is_some);
     let before = whole.then(|| columns.to_vec());
     let lost = |c: &usize| columns[*c].is_none();
@@ -423,7 +442,7 @@ fn untouched(
     solve(code, &row, wanted)
 }
 
-/// One block of a write, once what it leaves alone is known.
+/// One unit of a write, once what it leaves alone is known.
 struct Write<'a> {
     code: &'a Code,
     piece: &'a Piece,

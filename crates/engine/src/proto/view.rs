@@ -51,6 +51,15 @@ impl View {
         })
     }
 
+    /// What a power cut leaves whole on every member, bytes; `block` at most.
+    pub(crate) fn sector_bytes(&self, block: u64) -> u64 {
+        let current = self.slots.iter().filter_map(|slot| slot.current.as_ref());
+        let incoming = self.slots.iter().filter_map(|slot| slot.incoming.as_ref());
+        let all = current.chain(incoming.map(|incoming| &incoming.target));
+        let least = all.map(|member| u64::from(member.sector_bytes)).min();
+        least.map_or(block, |least| least.min(block))
+    }
+
     /// The device serves a slot.
     pub fn has(&self, device: DeviceId) -> bool {
         self.slots.iter().any(|slot| {
@@ -85,6 +94,8 @@ pub struct DeviceView {
     pub member: MemberUuid,
     /// What its log batches are padded to, bytes: a multiple of 4096.
     pub log_granularity: u32,
+    /// Its own logical block, bytes: a power cut may tear what is longer.
+    pub sector_bytes: u32,
 }
 
 /// A rebuild's target.

@@ -328,6 +328,7 @@ mod tests {
             volatile_cache: true,
             member: MemberUuid([at as u8 + 1; 16]),
             log_granularity: 4096,
+            sector_bytes: 4096,
         };
         let slot = |at| SlotView {
             current: Some(device(at)),

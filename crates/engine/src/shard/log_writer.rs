@@ -25,11 +25,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::Range;
 
-use strake_format::{ArrayUuid, BatchHead, BatchSize};
+use strake_format::{ArrayUuid, BatchHead, BatchSize, checksum};
 
 use crate::canary::{self, Canary};
+use crate::geometry::Geometry;
 use crate::log::checksum_pool::SumsMemory;
-use crate::log::layout::{LogPlan, Record, Records, batch_of_run, divide};
+use crate::log::layout::{LogPlan, Record, Records, batch_of_run, divide, run_with_sums};
 use crate::log::ring::{BatchInRing, Ring};
 use crate::log::sequence::{Active, NUMBERS_SHORT};
 use crate::mem::buffer::{Buf, Slice};
@@ -48,16 +49,23 @@ const COMMIT_BUSY: usize = 8;
 /// Buffers of one shard for batches, all together, bytes.
 const BUFFERS_BYTES: usize = 16 << 20;
 const BLOCK: u64 = 4096;
+/// The smallest sector of a member.
+const SECTOR: u64 = 512;
 
-listed!(DeviceView);
+listed!(SumsUnit, DeviceView);
 
 /// See the module.
 pub(crate) struct Logs {
     array: ArrayUuid,
-    /// Checksum of a logical block of zeros.
-    pub(crate) zero_sum: u32,
     log_offset: u64,
     plan: Option<LogPlan>,
+    /// The longest run of a strip that one operation covers, bytes.
+    run_bytes: u64,
+    /// Whether records have room for checksums of sectors.
+    sector_sums: bool,
+    /// The checksums that records have: of every block; and of every sector, if those of a member
+    /// are smaller.
+    units: List<SumsUnit, 2>,
     next: u64,
     from: u64,
     /// Operations that have records and are not over.
@@ -75,6 +83,22 @@ pub(crate) struct Logs {
     draining: Option<BTreeSet<usize>>,
     /// Operations that wait until records are retired.
     retiring: Vec<Retiring>,
+}
+
+/// What a checksum of a record is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SumsUnit {
+    pub(crate) bytes: usize,
+    /// The checksum of as many zeros.
+    pub(crate) of_zeros: u32,
+}
+
+impl SumsUnit {
+    fn of(bytes: u64) -> SumsUnit {
+        let bytes = bytes as usize;
+        let of_zeros = checksum::crc32c(&vec![0; bytes]);
+        SumsUnit { bytes, of_zeros }
+    }
 }
 
 /// A member's part for this shard.
@@ -123,8 +147,10 @@ impl Logs {
         let geometry = &setup.geometry;
         let plan = divide(geometry, setup.log_bytes, shards)
             .filter(|_| geometry.m > 0 && !geometry.mirrored());
-        let bytes = plan.map_or(0, |plan| {
-            (batch_of_run(geometry, plan.run_bytes) as usize).max(64 << 10)
+        let (run_bytes, sector_sums) = longest_run(geometry, plan.as_ref(), &setup.view);
+        let unit = if sector_sums { SECTOR } else { geometry.block };
+        let bytes = plan.map_or(0, |_| {
+            (batch_of_run(geometry, run_bytes, unit) as usize).max(64 << 10)
         });
         let count = match bytes {
             0 => 0,
@@ -132,9 +158,11 @@ impl Logs {
         };
         Logs {
             array: setup.array,
-            zero_sum: strake_format::checksum::crc32c(&vec![0; geometry.block as usize]),
             log_offset: setup.log_offset,
             plan,
+            run_bytes,
+            sector_sums,
+            units: units(geometry.block, sector_sums, &setup.view),
             next: setup.view.log_from,
             from: setup.view.log_from,
             active: Active::default(),
@@ -158,9 +186,11 @@ impl Logs {
         let geometry = &setup.geometry;
         let plan = divide(geometry, setup.log_bytes, shards)
             .filter(|_| geometry.m > 0 && !geometry.mirrored());
-        if plan != self.plan {
+        let run = longest_run(geometry, plan.as_ref(), &setup.view);
+        if plan != self.plan || run != (self.run_bytes, self.sector_sums) {
             return false;
         }
+        self.units = units(geometry.block, self.sector_sums, &setup.view);
         self.from = setup.view.log_from;
         self.next = self.next.max(self.from);
         self.active = Active::default();
@@ -217,9 +247,18 @@ impl Logs {
     }
 
     /// The longest run of a strip that one write covers: what fits into the log.
-    pub(crate) fn run_bytes(&self, map: &StripeMap) -> u64 {
-        let plan = self.plan.as_ref();
-        plan.map_or(map.geometry().strip, |plan| plan.run_bytes)
+    pub(crate) fn run_bytes(&self) -> u64 {
+        self.run_bytes
+    }
+
+    /// What records have checksums of.
+    pub(crate) fn units(&self) -> &[SumsUnit] {
+        &self.units
+    }
+
+    /// A view came: its members may have other sectors.
+    pub(crate) fn follow_sectors(&mut self, map: &StripeMap) {
+        self.units = units(map.geometry().block, self.sector_sums, map.view());
     }
 
     /// Records wait for this member.
@@ -238,6 +277,28 @@ impl Logs {
         published.sort_unstable_by_key(|&before| std::cmp::Reverse(before));
         published.get(spare).copied().unwrap_or(0)
     }
+}
+
+/// The longest run of a strip that one operation covers, bytes; and whether its records have room
+/// for checksums of sectors. A run is made shorter for them only where a member needs them now:
+/// one that joins later gets them if they fit as it is, otherwise from the next start on.
+fn longest_run(geometry: &Geometry, plan: Option<&LogPlan>, view: &View) -> (u64, bool) {
+    let Some(plan) = plan else {
+        return (geometry.strip, false);
+    };
+    let needed = view.sector_bytes(geometry.block) < geometry.block;
+    match run_with_sums(geometry, plan, SECTOR) {
+        Some(run) if needed || run == plan.run_bytes => (run, true),
+        _ => (plan.run_bytes, false),
+    }
+}
+
+/// What records have checksums of, for the members of this view.
+fn units(block: u64, sector_sums: bool, view: &View) -> List<SumsUnit, 2> {
+    let sector = view.sector_bytes(block);
+    let finer = sector < block && sector_sums && !canary::hit(Canary::SumsOfBlocks);
+    let all = [Some(block), finer.then_some(sector)];
+    all.into_iter().flatten().map(SumsUnit::of).collect()
 }
 
 impl Flight {

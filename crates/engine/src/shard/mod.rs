@@ -257,7 +257,7 @@ impl Shard {
     }
 
     fn write(&mut self, id: RequestId, offset: u64, data: &Slice, fua: bool) {
-        let (unit, len) = (self.logs.run_bytes(&self.map), data.len as u64);
+        let (unit, len) = (self.logs.run_bytes(), data.len as u64);
         let pieces = self.map.pieces(offset, len, unit);
         let flow = self
             .streams
@@ -309,7 +309,7 @@ impl Shard {
                     self.zero_stripe(request, stripe, fua);
                 }
             } else if !advice {
-                let unit = self.logs.run_bytes(&self.map);
+                let unit = self.logs.run_bytes();
                 let edge: Vec<Piece> = pieces(self.map.geometry(), at, end - at, unit).collect();
                 for piece in edge {
                     let len = (piece.hi - piece.lo) as usize;
@@ -324,7 +324,7 @@ impl Shard {
     }
 
     fn zero_stripe(&mut self, request: usize, stripe: StripeNo, fua: bool) {
-        let unit = self.logs.run_bytes(&self.map);
+        let unit = self.logs.run_bytes();
         for run in 0..self.map.geometry().strip / unit {
             self.requests.add_part(request);
             let (lo, hi) = (run * unit, (run + 1) * unit);

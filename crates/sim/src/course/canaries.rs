@@ -71,6 +71,7 @@ fn course_for(canary: engine::Canary) -> Option<Course> {
         engine::Canary::DecidedEarly => Some(Course::Accepted),
         engine::Canary::AgreementDecides => Some(Course::Accepted),
         engine::Canary::RunComputed => Some(Course::BadSector),
+        engine::Canary::SumsOfBlocks => Some(Course::TornBlock),
         _ => None,
     }
 }

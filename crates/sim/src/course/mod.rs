@@ -76,15 +76,19 @@ pub enum Course {
     Accepted,
     /// A sector cannot be read, and another strip rots beside it.
     BadSector,
+    /// Writes of several columns are cut off between the sectors of a block, and another column of
+    /// them is lost.
+    TornBlock,
 }
 
 /// One seed in so many is a course that is drawn apart from the others.
 const ACCEPTED_ONE_IN: u64 = 300;
 const BAD_SECTOR_ONE_IN: u64 = 300;
+const TORN_BLOCK_ONE_IN: u64 = 300;
 
 /// All courses, with their names on the command line and their weights: some are dear, thousands of
 /// events, or many starts. Those without a weight are drawn apart.
-const COURSES: [(Course, &str, u32); 19] = [
+const COURSES: [(Course, &str, u32); 20] = [
     (Course::FailedFlush, "failed-flush", 7),
     (Course::Listed, "listed", 9),
     (Course::FullList, "full-list", 1),
@@ -104,6 +108,7 @@ const COURSES: [(Course, &str, u32); 19] = [
     (Course::LiveImage, "live-image", 3),
     (Course::Accepted, "accepted", 0),
     (Course::BadSector, "bad-sector", 0),
+    (Course::TornBlock, "torn-block", 0),
 ];
 
 impl Course {
@@ -118,8 +123,11 @@ impl Course {
         let accepted = own.one_in(ACCEPTED_ONE_IN);
         let mut own = Prng::new(seed ^ 27, Purpose::Focus);
         let bad_sector = own.one_in(BAD_SECTOR_ONE_IN);
+        let mut own = Prng::new(seed ^ 32, Purpose::Focus);
+        let torn_block = own.one_in(TORN_BLOCK_ONE_IN);
         let apart = accepted.then_some(Course::Accepted);
-        usual.or(apart).or(bad_sector.then_some(Course::BadSector))
+        let apart = apart.or(bad_sector.then_some(Course::BadSector));
+        usual.or(apart).or(torn_block.then_some(Course::TornBlock))
     }
 
     /// The course with this name.
@@ -187,6 +195,9 @@ impl Course {
             Course::BadSector => {
                 any(rng, &[("5", 4), ("6", 5), ("50", 6), ("60", 8)]).small_blocks()
             }
+            Course::TornBlock => {
+                any(rng, &[("5", 3), ("5", 4), ("6", 4), ("6", 5), ("50", 6)]).small_sectors()
+            }
         }
         .init(Init::Lazy)
         .forgiving()
@@ -214,6 +225,7 @@ impl Course {
             Course::LiveImage => live_image(array, rng),
             Course::Accepted => accepted(array, rng),
             Course::BadSector => sectors::rots_beside_a_bad_one(array, rng),
+            Course::TornBlock => sectors::torn_beside_lost(array, rng),
         }
     }
 }

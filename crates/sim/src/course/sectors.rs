@@ -1,4 +1,5 @@
-//! A course about single sectors: what cannot be read, and what rots beside it.
+//! Courses about single sectors: what cannot be read, and what rots beside it; what a cut leaves of
+//! a block that has several.
 //!
 //! Invariants: as of all courses (`course`).
 //!
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use strake_engine::event::{Command, ScrubMode};
 use strake_engine::units::StripeNo;
 
+use crate::course::start_without;
 use crate::plan::workload::AskKind;
 use crate::prng::Prng;
 use crate::scenario::Scenario;
@@ -79,4 +81,35 @@ pub(crate) fn rots_beside_a_bad_one(array: &mut Scenario, rng: &mut Prng) {
         "blocks {wrong:?} of a strip took what rots in another, for a sector of it that cannot be \
          read"
     );
+}
+
+/// Rows are written, or parts of them, and the power goes while that is on its way in place. Where
+/// it left some sectors of a block new, most often another column of the same write is lost, too:
+/// what it held is computed sector by sector, or lost.
+pub(crate) fn torn_beside_lost(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let geometry = Arc::clone(array.world.geometry());
+    let (k, strip) = (geometry.k as u64, geometry.strip / geometry.block);
+    for _ in 0..10 {
+        let stripe = rng.below(geometry.stripes());
+        let columns = rng.range(2, k);
+        let first = rng.below(k - columns + 1);
+        array.begin_to_write_blocks((stripe * k + first) * strip, columns * strip);
+        for _ in 0..1000 {
+            if array.world.writes_in_place() {
+                break;
+            }
+            array.steps(1);
+        }
+        array.steps(rng.below(4)).power_cut();
+        let slot = array.world.victims()[0];
+        let lost = array.world.condition_on_media().0[slot];
+        let Some(drive) = lost.filter(|_| array.world.tore_a_block()) else {
+            array.start().rest().verify();
+            continue;
+        };
+        start_without(array, &[drive]);
+        array.offer(drive).expect("it comes back");
+        array.rest();
+    }
 }

@@ -121,8 +121,10 @@ enum Content {
 pub struct Ssd {
     /// What the device suffers from.
     pub faults: Overlay,
-    /// Logical block, bytes.
+    /// The array's logical block, bytes: what is cached, goes bad or is discarded as a whole.
     pub block: u64,
+    /// Its own logical block, bytes: what a cut leaves whole.
+    pub sector: u64,
     /// What holds data: elsewhere all is metadata.
     pub data: std::ops::Range<u64>,
     /// What holds the stripe log.
@@ -154,6 +156,8 @@ pub struct CutReport {
     /// Where writes of metadata were torn within a logical block, so that neither the old nor the
     /// new is there.
     pub torn_inside: Vec<u64>,
+    /// Where only some sectors of a block are new.
+    pub torn_blocks: Vec<u64>,
 }
 
 impl Ssd {
@@ -165,6 +169,7 @@ impl Ssd {
         Ssd {
             faults: Overlay::default(),
             block,
+            sector: block,
             data: 0..bytes as u64,
             log: 0..0,
             granularity: 0,
@@ -399,7 +404,7 @@ impl Ssd {
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
             bytes: self.len(),
-            block_bytes: self.block as u32,
+            block_bytes: self.sector as u32,
             granularity_bytes: self.granularity,
             volatile_cache: self.volatile_cache(),
             dma: true,
@@ -727,12 +732,20 @@ impl Ssd {
                 let (mut kept, mut lost) = (false, false);
                 let outcome = rng.below(3);
                 for block in group {
+                    let at = block.block as usize * size;
+                    let held = &mut durable[at..at + size];
+                    if outcome == 1 && self.block > self.sector && rng.percent(50) {
+                        let mut new = held.to_vec();
+                        put(&mut new, &block.data);
+                        tear_block(held, &new, self.sector, rng);
+                        (kept, lost) = (true, true);
+                        continue;
+                    }
                     let survives = outcome == 0 || outcome == 1 && rng.percent(50);
                     kept |= survives;
                     lost |= !survives;
                     if survives {
-                        let at = block.block as usize * size;
-                        put(&mut durable[at..at + size], &block.data);
+                        put(held, &block.data);
                     }
                 }
                 report.torn += u64::from(kept && lost);
@@ -803,10 +816,10 @@ impl Ssd {
                     }
                 }
                 _ => {
-                    report.torn += u64::from(len > self.block);
+                    report.torn += u64::from(len > self.sector);
                     for block in self.blocks(offset, len) {
-                        if rng.percent(50) {
-                            self.apply_block(&flight.kind, block, rng);
+                        if self.end_block(&flight.kind, block, rng) {
+                            report.torn_blocks.push(block * self.block);
                         }
                     }
                 }
@@ -839,6 +852,32 @@ impl Ssd {
         };
         self.moment += 1;
         self.write(*offset, &torn.concat(), *fua);
+        true
+    }
+
+    /// What is left of one block of a write that was torn: the new content or the old, or, where
+    /// sectors are smaller, some of each, which is true.
+    fn end_block(&mut self, kind: &IoKind, block: u64, rng: &mut Prng) -> bool {
+        let within = self.block > self.sector && !matches!(kind, IoKind::Discard { .. });
+        if !within || rng.percent(50) {
+            if rng.percent(50) {
+                self.apply_block(kind, block, rng);
+            }
+            return false;
+        }
+        let new = match kind {
+            IoKind::Write { offset, data, .. } => {
+                let from = (block * self.block - offset) as usize;
+                data.bytes()[from..from + self.block as usize].to_vec()
+            }
+            _ => vec![0; self.block as usize],
+        };
+        let fua = matches!(kind, IoKind::Write { fua: true, .. });
+        let at = block * self.block;
+        let mut torn = self.current[at as usize..][..new.len()].to_vec();
+        tear_block(&mut torn, &new, self.sector, rng);
+        self.moment += 1;
+        self.write(at, &torn, fua);
         true
     }
 
@@ -875,6 +914,16 @@ fn put(to: &mut [u8], content: &Content) {
     match content {
         Content::Zeros => to.fill(0),
         Content::Bytes(bytes, from) => to.copy_from_slice(&bytes[*from..*from + to.len()]),
+    }
+}
+
+/// Some sectors of a block become new.
+fn tear_block(held: &mut [u8], new: &[u8], sector: u64, rng: &mut Prng) {
+    let sectors = held.chunks_mut(sector as usize);
+    for (held, new) in sectors.zip(new.chunks(sector as usize)) {
+        if rng.percent(50) {
+            held.copy_from_slice(new);
+        }
     }
 }
 

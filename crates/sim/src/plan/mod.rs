@@ -367,6 +367,8 @@ pub struct Device {
     pub granularity: u32,
     /// It has a model of flash that maps units of its write granularity.
     pub flash: bool,
+    /// Its own logical blocks have 512 bytes, whatever those of the array have.
+    pub small_sectors: bool,
 }
 
 /// Everything that a seed decides beforehand.
@@ -523,6 +525,12 @@ fn draw_block(focus: Focus, rng: &mut Prng) -> u32 {
 }
 
 impl Plan {
+    /// What a cut leaves whole on every drive, bytes.
+    pub fn sector_bytes(&self) -> usize {
+        let small = self.devices.iter().any(|device| device.small_sectors);
+        if small { 512 } else { self.block as usize }
+    }
+
     /// Shards of a start, by its number.
     pub fn shards_of(&self, start: u64) -> u16 {
         if !self.reshard || start == 0 {
@@ -630,6 +638,18 @@ impl Plan {
             self.draw_accepted();
             self.draw_grain();
             self.draw_volumes();
+            self.draw_sectors();
+        }
+    }
+
+    /// Drives may have smaller blocks than the array. Draws of its own, too.
+    fn draw_sectors(&mut self) {
+        let mut rng = Prng::new(self.seed ^ 31, Purpose::Focus);
+        if self.block == 512 || rng.percent(50) {
+            return;
+        }
+        for device in &mut self.devices {
+            device.small_sectors = rng.percent(75);
         }
     }
 
@@ -772,6 +792,7 @@ fn draw_devices(members: usize, others: usize, rng: &mut Prng) -> Vec<Device> {
         },
         granularity: 0,
         flash: false,
+        small_sectors: false,
     };
     let count = members + others;
     (0..count)

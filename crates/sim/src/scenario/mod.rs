@@ -638,6 +638,14 @@ impl Draft {
         self.0.block = 512;
         self
     }
+    /// The drives' own blocks have 512 bytes.
+    pub fn small_sectors(mut self) -> Draft {
+        let devices = &mut self.0.devices;
+        devices
+            .iter_mut()
+            .for_each(|device| device.small_sectors = true);
+        self
+    }
     /// Pages of the region map that cover only so many regions.
     pub fn pages_of(mut self, regions: u16) -> Draft {
         if self.0.tiny.page_regions.replace(regions).is_none() {

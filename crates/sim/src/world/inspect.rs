@@ -383,7 +383,7 @@ impl World {
         let hides = self.has(Canary::CacheHidden);
         DeviceInfo {
             bytes: ssd.len(),
-            block_bytes: ssd.block as u32,
+            block_bytes: ssd.sector as u32,
             granularity_bytes: ssd.granularity,
             volatile_cache: ssd.volatile_cache() && !hides,
             dma: true,

@@ -50,6 +50,9 @@ fn fresh_drives(plan: &Plan, identity: &mut Prng) -> Vec<Drive> {
         let bytes = device.bytes as usize;
         let mut ssd = Ssd::new(bytes, block, device.volatile_cache, identity.bits());
         ssd.granularity = device.granularity;
+        if device.small_sectors {
+            ssd.sector = 512;
+        }
         if device.flash {
             ssd.wear = Wear::of(device.bytes, device.granularity);
         }
@@ -151,7 +154,7 @@ fn spec_of(plan: &Plan, drives: &[Drive], identity: &mut Prng) -> CreateSpec {
         .map(|drive| {
             let info = DeviceInfo {
                 bytes: drive.ssd.len(),
-                block_bytes: plan.block,
+                block_bytes: drive.ssd.sector as u32,
                 granularity_bytes: drive.ssd.granularity,
                 volatile_cache: drive.ssd.volatile_cache(),
                 dma: true,

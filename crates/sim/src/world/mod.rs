@@ -247,6 +247,8 @@ struct Expected {
     /// The stripes of those of the last crash, until the array serves again and they were looked
     /// at.
     torn_stripes: BTreeSet<u64>,
+    /// Drives and offsets of blocks of which the last crash left only some sectors new.
+    torn_on: Vec<(usize, u64)>,
     /// Blocks that leave the list of unreadable blocks, until the shard that answers them knows.
     unlisting: BTreeSet<u64>,
     /// Members that were lost and that some shard may still write to.
@@ -312,9 +314,10 @@ impl World {
         let swarm = Swarm::draw_for(plan.focus, &mut chance.workload, &shape);
         let no_caches = plan.devices.iter().all(|device| !device.volatile_cache);
         let block = geometry.block as usize;
+        let sector = plan.sector_bytes();
         World {
             user: User::new(shape, swarm),
-            oracle: Oracle::new(shape.total, block, made.content, no_caches),
+            oracle: Oracle::new(shape.total, block, made.content, no_caches).with_sectors(sector),
             volumes: Volumes::draw(&plan, made.superblock.array),
             decay: Decay::new(seed),
             pasts: Pasts::new(seed, made.drives.len()),

@@ -97,6 +97,7 @@ impl Case {
             lo: 0,
             hi: BYTES as u64,
             written: self.written,
+            unit: BYTES as u64,
             sums: (0..k + m).map(sums).collect(),
             syndromes: (0..m)
                 .map(|j| (partial && there(j)).then(|| syndromes[j].clone()))
@@ -109,6 +110,20 @@ impl Case {
                 .collect(),
             settled: false,
         }
+    }
+
+    /// The same with checksums of sectors.
+    fn piece_of_sectors(&self, lost: Columns, sector: usize) -> Piece {
+        let mut piece = self.piece(lost);
+        piece.unit = sector as u64;
+        for (c, sums) in piece.sums.iter_mut().enumerate() {
+            match sums[..] {
+                [] => {}
+                [0] => *sums = vec![0; BYTES / sector],
+                _ => *sums = self.new[c].chunks(sector).map(checksum::crc32c).collect(),
+            }
+        }
+        piece
     }
 
     /// The columns that a write puts in place: of W and the parities, those that have a member.
@@ -208,7 +223,7 @@ fn after_one_crash_every_block_is_what_it_was_or_old_or_new() {
             for (mixture, row) in states(&case) {
                 let piece = case.piece(lost);
                 let mut columns = without(&row, lost);
-                let verdict = mend(&case.code, &piece, 0, BYTES, &mut columns);
+                let verdict = mend(&case.code, &piece, 0, &mut columns);
                 let (k, m) = (case.code.k(), case.code.m());
                 let state = format!(
                     "{k}+{m}, written {:b}, lost before {:b}, lost {:b}, in place {mixture:b}",
@@ -253,7 +268,7 @@ fn a_write_that_never_began_changes_nothing_that_it_leaves_alone() {
                     piece.known.fill(None);
                 }
                 let mut columns = without(&case.old, lost);
-                let verdict = mend(&case.code, &piece, 0, BYTES, &mut columns);
+                let verdict = mend(&case.code, &piece, 0, &mut columns);
                 let state = format!("written {:b}, lost {:b}", case.written.0, lost.0);
                 case.check(&state, &columns, verdict, lost);
                 if verdict == Verdict::Leave {
@@ -274,7 +289,7 @@ fn a_write_that_is_done_loses_nothing_to_its_record() {
         for lost in sets(case.width(), case.code.m()) {
             let piece = case.piece(lost);
             let mut columns = without(&case.new, lost);
-            let verdict = mend(&case.code, &piece, 0, BYTES, &mut columns);
+            let verdict = mend(&case.code, &piece, 0, &mut columns);
             let state = format!(
                 "{}+{}, written {:b}, lost before {:b}, lost {:b}",
                 case.code.k(),
@@ -306,7 +321,7 @@ fn a_column_that_went_bad_beside_a_record_is_not_covered_up() {
             row[bad].iter_mut().for_each(|byte| *byte ^= 0x5a);
             let mut columns = without(&row, Columns::default());
             let piece = case.piece(Columns::default());
-            let verdict = mend(&case.code, &piece, 0, BYTES, &mut columns);
+            let verdict = mend(&case.code, &piece, 0, &mut columns);
             let after: Row = columns.into_iter().map(|c| c.expect("all there")).collect();
             let state = format!("{k}+{m}, written {:b}, bad {bad}", case.written.0);
             match bad < k && !case.written.has(bad) {
@@ -337,13 +352,7 @@ fn a_parity_that_was_built_from_a_block_that_went_bad_does_not_vouch_for_it() {
                     row[k + j] = parities[j].clone();
                 }
                 let mut columns = without(&row, Columns::default());
-                mend(
-                    &case.code,
-                    &case.piece(Columns::default()),
-                    0,
-                    BYTES,
-                    &mut columns,
-                );
+                mend(&case.code, &case.piece(Columns::default()), 0, &mut columns);
                 let after: Row = columns.into_iter().map(|c| c.expect("all there")).collect();
                 let state = format!("{k}+{m}, bad {bad}, built {:b}", built.0);
                 assert_eq!(after, case.new, "{state}");
@@ -366,7 +375,7 @@ fn a_lost_block_of_a_write_is_computed_beside_one_that_went_bad() {
             row[bad].fill(0x5a);
             let gone = Columns(1 << lost);
             let mut columns = without(&row, gone);
-            mend(&case.code, &case.piece(gone), 0, BYTES, &mut columns);
+            mend(&case.code, &case.piece(gone), 0, &mut columns);
             let after: Row = columns.into_iter().map(|c| c.expect("all there")).collect();
             assert_eq!(after, case.new, "{k}+{m}, lost {lost}, bad {bad}");
         }
@@ -394,7 +403,7 @@ fn a_second_crash_in_the_replay_loses_nothing_more_than_the_first_might() {
                             then[c].clone_from(&first.columns[c]);
                         }
                         let mut columns = without(&then, more);
-                        let verdict = mend(&case.code, &first.piece, 0, BYTES, &mut columns);
+                        let verdict = mend(&case.code, &first.piece, 0, &mut columns);
                         let state = format!(
                             "{k}+{m}, written {:b}, lost {:b} then {:b}, in place {mixture:b}, \
                              replayed {replayed:b}",
@@ -416,6 +425,62 @@ fn a_second_crash_in_the_replay_loses_nothing_more_than_the_first_might() {
     }
 }
 
+/// A block of two sectors, each of which a crash left in a state of its own.
+#[test]
+fn of_a_torn_block_every_sector_is_old_or_new() {
+    const SECTOR: usize = BYTES / 2;
+    let halves = [0..SECTOR, SECTOR..BYTES];
+    let (mut given_up, mut torn) = (0, 0);
+    for case in cases() {
+        let (k, m) = (case.code.k(), case.code.m());
+        for lost in sets(k + m, m).filter(|l| case.before.0 & !l.0 == 0) {
+            let piece = case.piece_of_sectors(lost, SECTOR);
+            let all: Vec<(u64, Row)> = states(&case).collect();
+            for ((first, one), (second, other)) in
+                all.iter().flat_map(|a| all.iter().map(move |b| (a, b)))
+            {
+                let row: Row = one
+                    .iter()
+                    .zip(other)
+                    .map(|(one, other)| [&one[..SECTOR], &other[SECTOR..]].concat())
+                    .collect();
+                let state = format!(
+                    "{k}+{m}, written {:b}, lost before {:b}, lost {:b}, in place {first:b} and \
+                     {second:b}",
+                    case.written.0, case.before.0, lost.0
+                );
+                let mut job = Job::new(piece.clone(), k + m);
+                job.columns = without(&row, lost);
+                let outcome = decide(&case.code, &mut job, BYTES as u64, SECTOR as u64).pop();
+                let (row, lost_parts) = match outcome {
+                    Some(outcome) => (outcome.columns, outcome.lost),
+                    None => (row, Vec::new()),
+                };
+                assert_eq!(
+                    whole_row(&case.code, &row[..k]),
+                    row,
+                    "{state}: parity is not true"
+                );
+                for c in 0..k {
+                    if lost_parts.iter().any(|part| part.column == c) {
+                        let fair = case.written.has(c) && lost.has(c) && !case.before.has(c);
+                        assert!(fair && case.written.count() > 1, "{state}: {c} is given up");
+                        given_up += 1;
+                        continue;
+                    }
+                    for half in &halves {
+                        let content = &row[c][half.clone()];
+                        let known = [&case.old[c], &case.new[c]].map(|all| &all[half.clone()]);
+                        assert!(known.contains(&content), "{state}: column {c}");
+                    }
+                    torn += usize::from(row[c] != case.old[c] && row[c] != case.new[c]);
+                }
+            }
+        }
+    }
+    assert!(given_up > 0 && torn > 0, "{given_up} given up, {torn} torn");
+}
+
 struct First {
     piece: Piece,
     columns: Row,
@@ -426,7 +491,7 @@ fn settle(case: &Case, row: &Row, lost: Columns) -> Option<First> {
     let piece = case.piece(lost);
     let mut job = Job::new(piece, case.width());
     job.columns = without(row, lost);
-    let outcome = decide(&case.code, &mut job, BYTES).pop()?;
+    let outcome = decide(&case.code, &mut job, BYTES as u64, BYTES as u64).pop()?;
     Some(First {
         piece: outcome.piece,
         columns: outcome.columns,

@@ -40,7 +40,7 @@ use crate::array::{Array, Purpose, Stage};
 use crate::canary::{self, Canary};
 use crate::geometry::StripPart;
 use crate::geometry::column_set::Columns;
-use crate::log::layout::Record;
+use crate::log::layout::{Record, sums_bytes};
 use crate::log::recover::{self, Piece, RECOVERY_LANE, Verdict};
 use crate::mem::buffer::{Buf, Slice};
 use crate::proto::*;
@@ -48,6 +48,9 @@ use crate::units::*;
 
 /// The most that one chunk holds in memory of each column, bytes.
 const CHUNK_BYTES: u64 = 1 << 20;
+
+/// The smallest sector of a member.
+const SECTOR: u64 = 512;
 
 /// What an I/O of the replay was for.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +65,9 @@ pub(crate) enum ReplayIo {
 #[derive(Debug)]
 pub(crate) struct Replay {
     pieces: VecDeque<Piece>,
+    /// The smallest sector of a member, if that is less than a block: what goes in place may be
+    /// torn there.
+    sector: u64,
     jobs: Vec<Job>,
     phase: Phase,
     pending: usize,
@@ -109,7 +115,7 @@ pub(crate) struct Outcome {
     /// All columns.
     pub(crate) columns: Vec<Vec<u8>>,
     /// Blocks that are lost: zeros stand for them.
-    lost: Vec<StripPart>,
+    pub(crate) lost: Vec<StripPart>,
 }
 
 impl Job {
@@ -142,6 +148,7 @@ impl Replay {
         forced: bool,
     ) -> Replay {
         Replay {
+            sector: u64::MAX,
             forced,
             together: pieces.iter().filter(|piece| piece.settled).count(),
             pieces: pieces.into(),
@@ -280,7 +287,11 @@ impl Array {
     /// Takes the next pieces and reads them; when none is left, the array goes into service.
     fn replay_chunk(&mut self) {
         let most = self.chunk_bytes();
-        let block = self.geometry.block;
+        let members = self.table.live();
+        let sectors = members
+            .iter()
+            .map(|device| self.table[device].info.block_bytes);
+        let sector = u64::from(sectors.min().unwrap_or(u32::MAX));
         let geometry = Arc::clone(&self.geometry);
         let width = |piece: &Piece| geometry.columns(piece.stripe).width;
         let new_job = |piece: Piece| {
@@ -288,6 +299,7 @@ impl Array {
             Job::new(piece, width)
         };
         let replay = self.replay.as_mut().expect("the array recovers");
+        replay.sector = sector.min(replay.sector);
         replay.jobs.clear();
         let together = std::mem::take(&mut replay.together);
         replay.bound = together > 0;
@@ -300,8 +312,8 @@ impl Array {
             if piece.hi - piece.lo > most {
                 replay
                     .pieces
-                    .push_front(piece.cut(piece.lo + most, piece.hi, block));
-                piece = piece.cut(piece.lo, piece.lo + most, block);
+                    .push_front(piece.cut(piece.lo + most, piece.hi));
+                piece = piece.cut(piece.lo, piece.lo + most);
             }
             if !replay.jobs.is_empty() && bytes + piece.hi - piece.lo > most {
                 replay.pieces.push_front(piece);
@@ -356,7 +368,8 @@ impl Array {
         // A header block, records and checksums of every block at their worst, then m partial
         // syndromes and m lost strips.
         let columns = self.geometry.width_most() as u64;
-        let per_block = (2 + 2 * m) * log::RECORD_BYTES as u64 + 4 * columns + 2 * m * block;
+        let records = (2 + 2 * m) * log::RECORD_BYTES as u64 + 4 * columns;
+        let per_block = records + sums_bytes(&self.geometry, SECTOR) + 2 * m * block;
         let fits = room.saturating_sub(2 * 4096) / per_block * block;
         fits.clamp(block, CHUNK_BYTES.max(block))
     }
@@ -380,8 +393,8 @@ impl Array {
         for Job { piece, .. } in halve.into_iter().rev() {
             let blocks = (piece.hi - piece.lo) / block;
             let middle = piece.lo + blocks / 2 * block;
-            replay.pieces.push_front(piece.cut(middle, piece.hi, block));
-            replay.pieces.push_front(piece.cut(piece.lo, middle, block));
+            replay.pieces.push_front(piece.cut(middle, piece.hi));
+            replay.pieces.push_front(piece.cut(piece.lo, middle));
         }
         if replay.bound {
             replay.together = replay.pieces.len() - before;
@@ -390,8 +403,12 @@ impl Array {
 
     /// All that can be read is there: what each piece becomes, and its records.
     fn replay_decide(&mut self) {
-        let block = self.geometry.block as usize;
+        let block = self.geometry.block;
         self.replay_halve();
+        let sector = match canary::hit(Canary::SumsOfBlocks) {
+            true => block,
+            false => self.replaying().sector.min(block),
+        };
         let mut jobs = std::mem::take(&mut self.replaying().jobs);
         if jobs.is_empty() {
             return self.replay_chunk();
@@ -399,7 +416,7 @@ impl Array {
         for job in &mut jobs {
             let k = self.geometry.columns(job.piece.stripe).k;
             let code = Code::new(k, self.geometry.m).expect("the array's code");
-            job.outcomes = decide(&code, job, block);
+            job.outcomes = decide(&code, job, block, sector);
         }
         for job in &jobs {
             self.distrust_seconds(job);
@@ -448,7 +465,10 @@ impl Array {
                 .flat_map(|r| &r.jobs)
                 .flat_map(|j| &j.outcomes)
         };
-        let records: Vec<Record> = outcomes().flat_map(settled_records).collect();
+        let block = self.geometry.block as usize;
+        let records: Vec<Record> = outcomes()
+            .flat_map(|outcome| settled_records(outcome, block))
+            .collect();
         if records.is_empty() || canary::hit(Canary::ReplayedTooEarly) {
             return;
         }
@@ -573,24 +593,17 @@ impl Array {
     }
 }
 
-/// What becomes of each part of a piece; parts that need nothing are left out.
-pub(crate) fn decide(code: &Code, job: &mut Job, block: usize) -> Vec<Outcome> {
+/// What becomes of each part of a piece; parts that need nothing are left out. `sector`: what a
+/// member may leave torn within a block.
+pub(crate) fn decide(code: &Code, job: &mut Job, block: u64, sector: u64) -> Vec<Outcome> {
     let piece = &job.piece;
     let width = job.columns.len();
     let mut outcomes: Vec<Outcome> = Vec::new();
-    for at in 0..((piece.hi - piece.lo) as usize / block) {
-        let range = at * block..(at + 1) * block;
-        let of_column = |c: &Option<Vec<u8>>| c.as_ref().map(|b| b[range.clone()].to_vec());
-        let mut columns: Vec<Option<Vec<u8>>> = job.columns.iter().map(of_column).collect();
-        let unreadable = match recover::mend(code, piece, at, block, &mut columns) {
-            Verdict::Leave => continue,
-            // The other member of a column may hold something else.
-            Verdict::InPlace if job.twice.is_empty() => continue,
-            Verdict::InPlace => Columns::default(),
-            Verdict::Mended { unreadable } => unreadable,
+    for lo in (piece.lo..piece.hi).step_by(block as usize) {
+        let Some((columns, unreadable)) = decide_block(code, job, lo, lo + block) else {
+            continue;
         };
-        let lo = piece.lo + range.start as u64;
-        let hi = lo + block as u64;
+        let hi = lo + block;
         match outcomes.last_mut() {
             Some(last) if last.piece.hi == lo => last.piece.hi = hi,
             _ => outcomes.push(Outcome {
@@ -613,29 +626,53 @@ pub(crate) fn decide(code: &Code, job: &mut Job, block: usize) -> Vec<Outcome> {
             hi,
         }));
         for (column, content) in last.columns.iter_mut().zip(&columns) {
-            column.extend(content.as_ref().expect("mended columns are all there"));
+            column.extend(content);
         }
     }
     for outcome in &mut outcomes {
-        settle(code, job, outcome, block);
+        settle(code, job, outcome, sector.min(job.piece.unit));
     }
     outcomes
 }
 
+/// What a block of a row becomes, unit by unit: all columns, and those of which something is lost.
+fn decide_block(code: &Code, job: &Job, lo: u64, hi: u64) -> Option<(Vec<Vec<u8>>, Columns)> {
+    let piece = &job.piece;
+    let unit = piece.unit as usize;
+    let (from, to) = ((lo - piece.lo) as usize, (hi - piece.lo) as usize);
+    let mut all = vec![Vec::new(); job.columns.len()];
+    let mut unreadable = Columns::default();
+    // The other member of a column may hold something else.
+    let mut changes = !job.twice.is_empty();
+    for at in from / unit..to / unit {
+        let range = at * unit..(at + 1) * unit;
+        let of_column = |c: &Option<Vec<u8>>| c.as_ref().map(|b| b[range.clone()].to_vec());
+        let mut columns: Vec<Option<Vec<u8>>> = job.columns.iter().map(of_column).collect();
+        match recover::mend(code, piece, at, &mut columns) {
+            // What is lost, and what records say of it, is the same for every unit.
+            Verdict::Leave => return None,
+            Verdict::InPlace => {}
+            Verdict::Mended { unreadable: lost } => {
+                changes = true;
+                lost.each().for_each(|column| unreadable.add(column));
+            }
+        }
+        for (all, content) in all.iter_mut().zip(columns) {
+            all.extend(content.expect("mended columns are all there"));
+        }
+    }
+    changes.then_some((all, unreadable))
+}
+
 /// Makes the piece of an outcome tell what it has become: checksums of what will lie in place, the
 /// partial syndromes of all parities, and the content of the columns that have no member.
-fn settle(code: &Code, job: &Job, outcome: &mut Outcome, block: usize) {
+fn settle(code: &Code, job: &Job, outcome: &mut Outcome, unit: u64) {
     let (k, m) = (code.k(), code.m());
     let columns = &outcome.columns;
     let len = columns[0].len();
     let piece = &mut outcome.piece;
-    let sums = |c: usize| columns[c].chunks(block).map(checksum::crc32c).collect();
-    piece.sums = (0..k + m)
-        .map(|c| match c >= k || piece.written.has(c) {
-            true => sums(c),
-            false => Vec::new(),
-        })
-        .collect();
+    piece.unit = unit;
+    piece.sums = sums(piece, columns, unit as usize);
     let zeros = vec![0; len];
     let untouched: Vec<&[u8]> = (0..k)
         .map(|c| match piece.written.has(c) {
@@ -665,8 +702,18 @@ fn settle(code: &Code, job: &Job, outcome: &mut Outcome, block: usize) {
     piece.settled = true;
 }
 
+/// Checksums of every unit of what a write changes, for each column.
+fn sums(piece: &Piece, columns: &[Vec<u8>], unit: usize) -> Vec<Vec<u32>> {
+    let k = piece.known.len();
+    let of = |(c, content): (usize, &Vec<u8>)| match c >= k || piece.written.has(c) {
+        true => content.chunks(unit).map(checksum::crc32c).collect(),
+        false => Vec::new(),
+    };
+    columns.iter().enumerate().map(of).collect()
+}
+
 /// The records of an outcome; every member gets all of them.
-fn settled_records(outcome: &Outcome) -> Vec<Record> {
+fn settled_records(outcome: &Outcome, block: usize) -> Vec<Record> {
     let piece = &outcome.piece;
     let len = (piece.hi - piece.lo) as u32;
     let slice = |bytes: &Vec<u8>| Slice::new(Buf::from_bytes(bytes), 0, bytes.len());
@@ -680,10 +727,14 @@ fn settled_records(outcome: &Outcome) -> Vec<Record> {
         settled: true,
         payload: LogPayload::None,
     };
-    let mut records = vec![Record {
-        checksums: piece.sums.concat().into(),
+    let intent = |sums: Vec<Vec<u32>>| Record {
+        checksums: sums.concat().into(),
         ..bare.clone()
-    }];
+    };
+    let mut records = vec![intent(sums(piece, &outcome.columns, block))];
+    if piece.unit < block as u64 {
+        records.push(intent(piece.sums.clone()));
+    }
     for (j, bytes) in piece.syndromes.iter().enumerate() {
         let bytes = slice(bytes.as_ref().expect("a settled piece has all of them"));
         let parity = j as u8;

@@ -158,7 +158,7 @@ impl Shard {
     /// Starts everything on the stripe that nothing before it stands in the way of; without
     /// `at_once`, parts of streams may wait for more.
     pub(crate) fn pump(&mut self, stripe: StripeNo, at_once: bool) {
-        let unit = self.logs.run_bytes(&self.map);
+        let unit = self.logs.run_bytes();
         let worth = match at_once {
             true => 0,
             false => self.worth_waiting_for(stripe, unit),

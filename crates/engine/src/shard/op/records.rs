@@ -27,12 +27,11 @@ use strake_format::{LogPayload, checksum};
 use crate::canary::{self, Canary};
 use crate::geometry::Shape;
 use crate::geometry::column_set::Columns;
-use crate::log::checksum_pool::Sums;
 use crate::log::layout::{Record, Records};
 use crate::mem::list::{List, listed};
 use crate::proto::*;
 use crate::shard::Shard;
-use crate::shard::log_writer::Flight;
+use crate::shard::log_writer::{Flight, SumsUnit};
 use crate::shard::op::StripeOp;
 use crate::shard::op::kind::Phase;
 use crate::shard::retire::Retiring;
@@ -42,7 +41,10 @@ use crate::units::*;
 /// A member that holds records of an operation, and of which parity the partial syndrome.
 type Holder = (DeviceView, Option<usize>);
 
-listed!(Holder, (usize, Option<usize>), (Record, Columns), Sums);
+/// The intent of a part, once for each unit of checksums.
+type Intents = List<Record>;
+
+listed!(Holder, (usize, Option<usize>), (Intents, Columns));
 
 impl Shard {
     /// The members of a stripe's group that hold the intent of a write that puts new content into
@@ -110,20 +112,14 @@ impl Shard {
             .geometry()
             .log_group(self.map.geometry().slot(stripe, 0));
         let parts = new.parts();
-        let mut sums: List<Sums, 2> = parts.iter().map(|_| self.logs.sums.take()).collect();
-        let op = &self.ops[key];
-        let intents: List<(Record, Columns), 2> = parts
-            .iter()
-            .zip(sums.drain())
-            .map(|(part, sums)| {
-                let intent = self.intent(op, operation, new, part, sums);
-                (intent, self.without_member(stripe, part.written))
-            })
-            .collect();
-        let lo = op.lo;
-        intents
-            .iter()
-            .for_each(|(intent, _)| self.logs.sums.lend(&intent.checksums));
+        let units: List<SumsUnit, 2> = self.logs.units().iter().copied().collect();
+        let mut intents: List<(Intents, Columns), 2> = List::new();
+        for part in &parts {
+            let of_unit = |unit: &SumsUnit| self.intent(key, operation, new, part, *unit);
+            let all = units.iter().map(of_unit).collect();
+            intents.push((all, self.without_member(stripe, part.written)));
+        }
+        let lo = self.ops[key].lo;
         // What one part writes may be what another leaves alone.
         let columns = parts.iter().map(|part| part.written.0);
         let written = match canary::hit(Canary::SyndromeBesideUntouched) {
@@ -133,8 +129,9 @@ impl Shard {
         let holders = self.holders(stripe, Columns(written));
         for &(member, parity) in &holders {
             let mut records = Records::new();
-            for (part, (intent, lost)) in parts.iter().zip(&intents) {
-                records.push(intent.clone());
+            for (part, (all, lost)) in parts.iter().zip(&intents) {
+                records.extend(all.iter().cloned());
+                let intent = &all[0];
                 let bare = |payload| Record {
                     checksums: self.logs.sums.none(),
                     payload,
@@ -181,18 +178,43 @@ impl Shard {
     }
 
     fn intent(
-        &self,
-        op: &StripeOp,
+        &mut self,
+        key: usize,
         operation: u64,
         new: &NewContent,
         part: &Part,
-        mut memory: Sums,
+        unit: SumsUnit,
     ) -> Record {
-        let block = self.map.geometry().block as usize;
+        let mut sums = self.logs.sums.take();
+        let op = &self.ops[key];
+        let checksums = Arc::get_mut(&mut sums).expect("nobody else holds it");
+        self.put_checksums(op, new, part, unit, checksums);
+        let intent = Record {
+            stripe: op.stripe.0,
+            operation,
+            start: part.lo as u32,
+            len: (part.hi - part.lo) as u32,
+            written: part.written.0,
+            checksums: sums,
+            settled: false,
+            payload: LogPayload::None,
+        };
+        self.logs.sums.lend(&intent.checksums);
+        intent
+    }
+
+    /// The checksums of every unit of new content.
+    fn put_checksums(
+        &self,
+        op: &StripeOp,
+        new: &NewContent,
+        part: &Part,
+        unit: SumsUnit,
+        checksums: &mut Vec<u32>,
+    ) {
         let len = (part.hi - part.lo) as usize;
-        let checksums = Arc::get_mut(&mut memory).expect("nobody else holds it");
         let sums = |slice: &[u8], all: &mut Vec<u32>| {
-            all.extend(slice.chunks(block).map(checksum::crc32c));
+            all.extend(slice.chunks(unit.bytes).map(checksum::crc32c));
         };
         let k = op.k;
         (0..k)
@@ -203,25 +225,16 @@ impl Shard {
             match parity {
                 // The first parity is the sum of the data.
                 Some(_) if j == 0 && part.written.count() == k => {
-                    for at in 0..len / block {
-                        let data = checksums[at..].iter().step_by(len / block).copied();
-                        let sum = checksum::crc32c_of_sum(data.take(k), self.logs.zero_sum);
+                    let count = len / unit.bytes;
+                    for at in 0..count {
+                        let data = checksums[at..].iter().step_by(count).copied();
+                        let sum = checksum::crc32c_of_sum(data.take(k), unit.of_zeros);
                         checksums.push(sum);
                     }
                 }
                 Some(slice) => sums(&slice.bytes()[from..from + len], checksums),
                 None => sums(&self.zeros.bytes()[..len], checksums),
             }
-        }
-        Record {
-            stripe: op.stripe.0,
-            operation,
-            start: part.lo as u32,
-            len: len as u32,
-            written: part.written.0,
-            checksums: memory,
-            settled: false,
-            payload: LogPayload::None,
         }
     }
 
@@ -259,6 +272,7 @@ impl Shard {
         for (op, device) in self.logs.drop_lanes(self.map.view()) {
             self.record_written(op, device, true);
         }
+        self.logs.follow_sectors(&self.map);
         let began = self.ops.iter().filter(|(_, op)| op.began());
         let began = began.map(|(key, _)| key);
         let view = self.map.view();

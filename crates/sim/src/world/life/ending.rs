@@ -97,7 +97,8 @@ impl World {
         self.oracle.crash(power);
         self.volumes.iter_mut().for_each(|v| v.crash(power));
         let mut torn_inside = Vec::new();
-        for drive in &mut self.drives {
+        self.expected.torn_on.clear();
+        for (index, drive) in self.drives.iter_mut().enumerate() {
             let report = if power {
                 drive.ssd.power_cut(&mut self.chance.fate)
             } else {
@@ -106,6 +107,8 @@ impl World {
             self.stats.torn_writes += report.torn;
             self.stats.lost_writes += report.lost;
             torn_inside.push(report.torn_inside);
+            let torn_on = report.torn_blocks.into_iter().map(|offset| (index, offset));
+            self.expected.torn_on.extend(torn_on);
         }
         self.count_torn(&torn_inside);
         self.shown_is_on_media(&shown)?;

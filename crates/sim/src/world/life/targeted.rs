@@ -11,6 +11,7 @@
 //! Deliberately absent: what is fair (`fault::tolerance`), and what such a world does otherwise
 //! (`plan`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use strake_engine::geometry::Geometry;
@@ -56,7 +57,7 @@ impl World {
             return false;
         }
         let shape = self.shape_on_media();
-        let records = self.newest_records(&shape);
+        let records = self.newest_records(&shape, self.newest_aimed_at());
         let (_, aside) = self.half_in_place(&shape, &records);
         !aside.is_empty() || self.chance.faults.one_in(20)
     }
@@ -150,10 +151,14 @@ impl World {
             order.sort_by_key(|slot| !of_data.contains(slot));
             return order;
         }
+        if let Some(beside) = self.victims_beside_torn(&shape) {
+            order.sort_by_key(|slot| !beside.contains(slot));
+            return order;
+        }
         if self.plan.focus == Focus::Wide {
             return order;
         }
-        let records = self.newest_records(&shape);
+        let records = self.newest_records(&shape, self.newest_aimed_at());
         let mut about: Vec<&LogRecord> = records.iter().map(|(_, record)| record).collect();
         if self.plan.focus == Focus::Deep {
             let (halved, aside) = self.half_in_place(&shape, &records);
@@ -183,9 +188,54 @@ impl World {
         order
     }
 
+    /// The last crash left a block with some of its sectors new.
+    pub(crate) fn tore_a_block(&self) -> bool {
+        !self.expected.torn_on.is_empty()
+    }
+
+    /// Of a write of several columns that left a block torn between its sectors, most often: the
+    /// slots of the others. What they held is computed beside that block.
+    fn victims_beside_torn(&mut self, shape: &Geometry) -> Option<Vec<usize>> {
+        if self.expected.torn_on.is_empty() || !self.chance.faults.percent(80) {
+            return None;
+        }
+        let present = self.present();
+        let slots: BTreeMap<usize, usize> = present
+            .iter()
+            .filter_map(|(index, sb)| Some((sb.slot_of(sb.member)?.index(), *index)))
+            .collect();
+        let torn = |record: &LogRecord, slot: usize| {
+            let (_, row) = shape.row(StripeNo(record.stripe));
+            let strip = self.superblock.layout.data_offset + row.0 * shape.strip;
+            let from = strip + u64::from(record.start);
+            let range = from..from + u64::from(record.len);
+            let on = self.expected.torn_on.iter();
+            let mut on = on.filter(|(drive, _)| slots.get(&slot) == Some(drive));
+            on.any(|(_, offset)| range.contains(offset))
+        };
+        let beside = |record: &LogRecord| {
+            let written = columns(shape, record);
+            let (torn, others): (Vec<usize>, Vec<usize>) =
+                written.into_iter().partition(|&slot| torn(record, slot));
+            (!torn.is_empty() && !others.is_empty()).then_some(others)
+        };
+        let records = self.newest_records(shape, NEWEST_DEEP);
+        let found: Vec<Vec<usize>> = records.iter().filter_map(|(_, r)| beside(r)).collect();
+        let chosen = self.chance.faults.index(found.len().max(1));
+        found.into_iter().nth(chosen)
+    }
+
+    /// So many of the newest operations are aimed at.
+    fn newest_aimed_at(&self) -> usize {
+        match self.plan.focus {
+            Focus::Deep => NEWEST_DEEP,
+            _ => NEWEST,
+        }
+    }
+
     /// Records of the newest operations in the logs of the members that are there, each with the
     /// slot of the member that holds it.
-    fn newest_records(&self, shape: &Geometry) -> Vec<(usize, LogRecord)> {
+    fn newest_records(&self, shape: &Geometry, newest: usize) -> Vec<(usize, LogRecord)> {
         let mut records = Vec::new();
         for (index, superblock) in self.present() {
             let Some(slot) = superblock.slot_of(superblock.member) else {
@@ -202,10 +252,6 @@ impl World {
         let mut operations: Vec<u64> = records.iter().map(|(_, r)| r.operation).collect();
         operations.sort_unstable();
         operations.dedup();
-        let newest = match self.plan.focus {
-            Focus::Deep => NEWEST_DEEP,
-            _ => NEWEST,
-        };
         let least = operations
             .get(operations.len().saturating_sub(newest))
             .copied();

@@ -118,6 +118,7 @@ enum Phase {
 pub(crate) struct Volumes {
     chance: Prng,
     no_caches: bool,
+    sector_bytes: usize,
     phase: Phase,
     /// It was answered that the array is carved.
     carved: bool,
@@ -170,6 +171,7 @@ impl Volumes {
             Box::new(Volumes {
                 chance,
                 no_caches: plan.devices.iter().all(|device| !device.volatile_cache),
+                sector_bytes: plan.sector_bytes(),
                 phase: Phase::Down,
                 carved: false,
                 possible: Vec::new(),
@@ -249,9 +251,10 @@ impl Volumes {
         self.models.retain(|uuid, _| named(uuid));
         for volume in &table.volumes {
             let (units, blocks) = (volume.units(), volume.size_bytes / block);
-            let no_caches = self.no_caches;
+            let (no_caches, sector_bytes) = (self.no_caches, self.sector_bytes);
             let model = self.models.entry(volume.uuid).or_insert_with(|| Model {
-                oracle: Oracle::new(blocks, block as usize, Version::ZEROS, no_caches),
+                oracle: Oracle::new(blocks, block as usize, Version::ZEROS, no_caches)
+                    .with_sectors(sector_bytes),
                 units,
                 blocks,
             });
@@ -395,13 +398,15 @@ impl World {
         let first = copy as u64 * COPY_BYTES / block;
         let mut says = Vec::new();
         for (at, bytes) in (first..).zip(bytes.chunks(block as usize)) {
-            let number = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
-            match self.vols().written.get(&(number, at)) {
-                Some(said) => says.extend_from_slice(said),
-                None if bytes.iter().all(|byte| *byte == 0) => says.extend_from_slice(bytes),
-                None => {
-                    let held = oracle::describe(at, bytes);
-                    return self.failure(format!("block {at} of the table of volumes: {held}"));
+            let Some(versions) = self.oracle.versions_in(at, bytes) else {
+                let held = oracle::describe(at, bytes);
+                return self.failure(format!("block {at} of the table of volumes: {held}"));
+            };
+            let sector = bytes.len() / versions.len();
+            for (from, version) in (0..).step_by(sector).zip(versions) {
+                match self.vols().written.get(&(version.0, at)) {
+                    Some(said) => says.extend_from_slice(&said[from..from + sector]),
+                    None => says.extend_from_slice(&bytes[from..from + sector]),
                 }
             }
         }
