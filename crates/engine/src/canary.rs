@@ -126,6 +126,10 @@ canaries! {
     HedgeInPlace = "hedge-in-place",
     /// Blocks of a write half of which is in place are computed from whatever lies there.
     MixtureReturned = "mixture-returned",
+    /// A write half of which is in place is left so where what it leaves alone cannot be computed.
+    MixtureLeft = "mixture-left",
+    /// A recovery gives up what it could not read once.
+    GivenUpUnread = "given-up-unread",
     /// A recovery writes in place before its records are on every live member.
     ReplayedTooEarly = "replayed-too-early",
     /// Records are written over although their operation is at work, or others do not know yet that

@@ -66,7 +66,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 122] = [
+    pub const ALL: [(Canary, u64); 124] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -129,6 +129,8 @@ impl Canary {
         (Canary::Inside(engine::Canary::SumsOfBlocks), 6000),
         (Canary::Inside(engine::Canary::SyndromeForgotten), 400),
         (Canary::Inside(engine::Canary::LostStripForgotten), 8000),
+        (Canary::Inside(engine::Canary::MixtureLeft), 6000),
+        (Canary::Inside(engine::Canary::GivenUpUnread), 6000),
         (Canary::Inside(engine::Canary::ReplayedTooEarly), 12000),
         (Canary::Inside(engine::Canary::LogWrittenOver), 20000),
         (Canary::Inside(engine::Canary::FailedAcknowledges), 300),

@@ -14,7 +14,8 @@
 //!
 //! | lost columns | what is done |
 //! |---|---|
-//! | of U, and fewer S_j than these | nothing: the write never began, or was done long ago |
+//! | of U, fewer S_j than these, W and the parities are all new, or none of them is | nothing: the write never began, or was done long ago |
+//! | of U, fewer S_j than these, a mixture | the blocks of U, and of W without content in the record, are unreadable: more is lost than the level survives |
 //! | of U | solved from the S_j |
 //! | of W, content in the record | that content |
 //! | of W, others (X), or none | X, and what is not new of W, solved from parities that are new, if all of it is new then |
@@ -331,11 +332,14 @@ enum Line {
 
 /// One unit of a row: `columns` are the contents that could be read, `None` where the column is
 /// lost; afterwards, if mended, all of them. `at` is the unit's number in the piece.
+///
+/// `begun`: the write has begun, as another unit of the block shows.
 pub(crate) fn mend(
     code: &Code,
     piece: &Piece,
     at: usize,
     columns: &mut [Option<Vec<u8>>],
+    begun: bool,
 ) -> Verdict {
     let (k, bytes) = (code.k(), piece.unit as usize);
     let whole = columns.iter().all(Option::is_some);
@@ -346,7 +350,10 @@ pub(crate) fn mend(
     let range = at * bytes..(at + 1) * bytes;
     if !lost_untouched.is_empty() {
         let Some(solved) = untouched(code, piece, range.clone(), columns, &lost_untouched) else {
-            return Verdict::Leave;
+            return match begun || is_mixture(piece, at, code.k(), columns) {
+                true => give_up(code, piece, range, columns),
+                false => Verdict::Leave,
+            };
         };
         for (&column, content) in lost_untouched.iter().zip(solved) {
             columns[column] = Some(content);
@@ -387,6 +394,51 @@ pub(crate) fn mend(
         Some(before) if before == columns => Verdict::InPlace,
         _ => Verdict::Mended { unreadable },
     }
+}
+
+/// Of W and the parities some are as the record says, and others are not.
+fn is_mixture(piece: &Piece, at: usize, k: usize, columns: &[Option<Vec<u8>>]) -> bool {
+    if canary::hit(Canary::MixtureLeft) {
+        return false;
+    }
+    let news = columns.iter().enumerate().filter_map(|(c, content)| {
+        let sum = *piece.sums[c].get(at)?;
+        // A parity that had no member then may have one now.
+        let unknown = c >= k && sum == 0;
+        let content = content.as_deref().filter(|_| !unknown)?;
+        Some(sum == checksum::crc32c(content))
+    });
+    let (new, other): (Vec<bool>, Vec<bool>) = news.partition(|new| *new);
+    !new.is_empty() && !other.is_empty()
+}
+
+/// What is lost and stands in no record is lost for good; the parities are those of the rest.
+fn give_up(
+    code: &Code,
+    piece: &Piece,
+    range: std::ops::Range<usize>,
+    columns: &mut [Option<Vec<u8>>],
+) -> Verdict {
+    let k = code.k();
+    let mut unreadable = Columns::default();
+    for (c, column) in columns.iter_mut().enumerate().take(k) {
+        let known = || piece.known[c].as_ref().map(|b| b[range.clone()].to_vec());
+        if let Some(content) = column.take().or_else(known) {
+            *column = Some(content);
+        } else {
+            unreadable.add(c);
+            *column = Some(vec![0; range.len()]);
+        }
+    }
+    let (data, parities) = columns.split_at_mut(k);
+    let data: Vec<&[u8]> = data.iter().map(whole).collect();
+    let mut sums = vec![vec![0; range.len()]; code.m()];
+    let mut outputs: Vec<&mut [u8]> = sums.iter_mut().map(Vec::as_mut_slice).collect();
+    code.generate(&data, &mut outputs);
+    for (parity, sum) in parities.iter_mut().zip(sums) {
+        *parity = Some(sum);
+    }
+    Verdict::Mended { unreadable }
 }
 
 /// For each parity what the columns that the write leaves alone add to it: as the log says, since

@@ -72,6 +72,8 @@ fn course_for(canary: engine::Canary) -> Option<Course> {
         engine::Canary::AgreementDecides => Some(Course::Accepted),
         engine::Canary::RunComputed => Some(Course::BadSector),
         engine::Canary::SumsOfBlocks => Some(Course::TornBlock),
+        engine::Canary::MixtureLeft => Some(Course::SyndromesRot),
+        engine::Canary::GivenUpUnread => Some(Course::Unread),
         _ => None,
     }
 }

@@ -79,16 +79,22 @@ pub enum Course {
     /// Writes of several columns are cut off between the sectors of a block, and another column of
     /// them is lost.
     TornBlock,
+    /// A write is half in place, and what it leaves alone is lost, and in no log.
+    SyndromesRot,
+    /// A member is missing, and another cannot read a block for a moment while the log is replayed.
+    Unread,
 }
 
 /// One seed in so many is a course that is drawn apart from the others.
 const ACCEPTED_ONE_IN: u64 = 300;
 const BAD_SECTOR_ONE_IN: u64 = 300;
 const TORN_BLOCK_ONE_IN: u64 = 300;
+const SYNDROMES_ROT_ONE_IN: u64 = 300;
+const UNREAD_ONE_IN: u64 = 300;
 
 /// All courses, with their names on the command line and their weights: some are dear, thousands of
 /// events, or many starts. Those without a weight are drawn apart.
-const COURSES: [(Course, &str, u32); 20] = [
+const COURSES: [(Course, &str, u32); 22] = [
     (Course::FailedFlush, "failed-flush", 7),
     (Course::Listed, "listed", 9),
     (Course::FullList, "full-list", 1),
@@ -109,6 +115,8 @@ const COURSES: [(Course, &str, u32); 20] = [
     (Course::Accepted, "accepted", 0),
     (Course::BadSector, "bad-sector", 0),
     (Course::TornBlock, "torn-block", 0),
+    (Course::SyndromesRot, "syndromes-rot", 0),
+    (Course::Unread, "unread", 0),
 ];
 
 impl Course {
@@ -118,16 +126,19 @@ impl Course {
         let weights = COURSES.map(|(.., weight)| weight);
         let (drawn, ..) = COURSES[rng.weighted(&weights)];
         let usual = rng.one_in(ONE_IN).then_some(drawn);
-        // Drawn by itself, so that others stay the courses that they were.
-        let mut own = Prng::new(seed ^ 24, Purpose::Focus);
-        let accepted = own.one_in(ACCEPTED_ONE_IN);
-        let mut own = Prng::new(seed ^ 27, Purpose::Focus);
-        let bad_sector = own.one_in(BAD_SECTOR_ONE_IN);
-        let mut own = Prng::new(seed ^ 32, Purpose::Focus);
-        let torn_block = own.one_in(TORN_BLOCK_ONE_IN);
-        let apart = accepted.then_some(Course::Accepted);
-        let apart = apart.or(bad_sector.then_some(Course::BadSector));
-        usual.or(apart).or(torn_block.then_some(Course::TornBlock))
+        // Drawn by themselves, so that others stay the courses that they were.
+        let apart = [
+            (Course::Accepted, 24, ACCEPTED_ONE_IN),
+            (Course::BadSector, 27, BAD_SECTOR_ONE_IN),
+            (Course::TornBlock, 32, TORN_BLOCK_ONE_IN),
+            (Course::SyndromesRot, 33, SYNDROMES_ROT_ONE_IN),
+            (Course::Unread, 34, UNREAD_ONE_IN),
+        ];
+        let is_drawn = |salt: u64, one_in| Prng::new(seed ^ salt, Purpose::Focus).one_in(one_in);
+        let mut apart = apart
+            .into_iter()
+            .filter(|&(_, salt, one_in)| is_drawn(salt, one_in));
+        usual.or_else(|| apart.next().map(|(course, ..)| course))
     }
 
     /// The course with this name.
@@ -192,6 +203,8 @@ impl Course {
             Course::MendedInQuiet | Course::RotsBeside => Scenario::new("6", 7),
             Course::LiveImage => any(rng, &[("5", 4), ("6", 5), ("1", 3), ("10", 4)]),
             Course::Accepted => any(rng, &[("6", 6), ("6", 5)]),
+            Course::Unread => any(rng, &[("5", 4), ("5", 5), ("50", 8)]),
+            Course::SyndromesRot => any(rng, &[("5", 4), ("5", 5), ("6", 6), ("6", 7)]).shards(1),
             Course::BadSector => {
                 any(rng, &[("5", 4), ("6", 5), ("50", 6), ("60", 8)]).small_blocks()
             }
@@ -226,6 +239,8 @@ impl Course {
             Course::Accepted => accepted(array, rng),
             Course::BadSector => sectors::rots_beside_a_bad_one(array, rng),
             Course::TornBlock => sectors::torn_beside_lost(array, rng),
+            Course::SyndromesRot => records::syndromes_rot(array, rng),
+            Course::Unread => sectors::unread_for_a_moment(array, rng),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use strake_engine::event::{Command, IoKind, ScrubMode};
 use strake_engine::logs::divide;
 use strake_engine::units::StripeNo;
+use strake_format::LogPayload;
 use strake_format::log::scan;
 
 use crate::course::{lost_with_power, slot, start_without};
@@ -257,4 +258,67 @@ pub(crate) fn rots_beside(array: &mut Scenario, rng: &mut Prng) {
         .command(Command::StartScrub(ScrubMode::Repair))
         .expect("nothing else is being done");
     array.rest().verify();
+}
+
+/// A write of some columns is half in place when the power goes. The member of a column that it
+/// leaves alone is missing then, and the pages of the logs that say what that held have rotted:
+/// more than the level survives. It may be lost, and is never made up.
+pub(crate) fn syndromes_rot(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let geometry = Arc::clone(array.world.geometry());
+    let (k, strip) = (geometry.k as u64, geometry.strip / geometry.block);
+    for _ in 0..6 {
+        let stripe = StripeNo(rng.below(geometry.stripes()));
+        let columns = rng.range(1, k - 1);
+        let first = rng.below(k - columns + 1);
+        let written = first..first + columns;
+        array.begin_to_write_blocks((stripe.0 * k + first) * strip, columns * strip);
+        step_until(array, |array| array.world.writes_in_place());
+        array.steps(rng.below(6)).power_cut();
+        let drives = array.world.condition_on_media().0;
+        let of_column = |column: u64| drives[geometry.slot(stripe, column as usize).index()];
+        let holders = holders(array, &drives);
+        let left_alone = (0..k).filter(|column| !written.contains(column));
+        let without = left_alone.filter_map(of_column);
+        let mut without = without.filter(|drive| !holders.iter().any(|(held, ..)| held == drive));
+        let Some(missing) = without.next() else {
+            array.start().rest().verify();
+            continue;
+        };
+        for (drive, batch, _) in holders.into_iter().filter(|(.., syndrome)| *syndrome) {
+            let log = array.world.superblock().layout.log_offset;
+            let zeros = vec![0; (batch.end - batch.start) as usize];
+            array.world.ssd_mut(drive).rot(log + batch.start, &zeros);
+        }
+        array.world.doubt(stripe.0 * k * strip, k * strip);
+        return start_without(array, &[missing]);
+    }
+}
+
+/// The drives with records of the newest operation: the batch, and whether it holds a partial
+/// syndrome of it.
+fn holders(array: &Scenario, drives: &[Option<usize>]) -> Vec<(usize, InRing, bool)> {
+    let of_drive = |&drive: &usize| Some((drive, newest(&ring(array, drive).2)?));
+    let all: Vec<(usize, InRing)> = drives.iter().flatten().filter_map(of_drive).collect();
+    let operation = all.iter().map(|(_, batch)| batch.newest).max();
+    let newest = all
+        .into_iter()
+        .filter(|(_, batch)| Some(batch.newest) == operation);
+    let with_syndrome = |(drive, batch): (usize, InRing)| {
+        let layout = array.world.superblock().layout;
+        let (from, len) = (layout.log_offset + batch.start, batch.end - batch.start);
+        let bytes = array
+            .world
+            .ssd(drive)
+            .peek(from, len as usize)
+            .unwrap_or(&[]);
+        let records = scan(bytes, from)
+            .into_iter()
+            .flatten()
+            .flat_map(|batch| batch.records);
+        let mut payloads = records.map(|record| record.payload);
+        let is_syndrome = |payload| matches!(payload, LogPayload::PartialSyndrome { .. });
+        (drive, batch, payloads.any(is_syndrome))
+    };
+    newest.map(with_syndrome).collect()
 }

@@ -113,3 +113,30 @@ pub(crate) fn torn_beside_lost(array: &mut Scenario, rng: &mut Prng) {
         array.rest();
     }
 }
+
+/// The power goes while a write of some columns is on its way in place, and a member of those that
+/// it leaves alone is missing. Another cannot read a block of it for a moment: nothing is lost.
+pub(crate) fn unread_for_a_moment(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let geometry = Arc::clone(array.world.geometry());
+    let (k, strip) = (geometry.k as u64, geometry.strip / geometry.block);
+    let stripe = StripeNo(rng.below(geometry.stripes()));
+    let slot = |column: u64| geometry.slot(stripe, column as usize).index();
+    let written = rng.below(k);
+    array.begin_to_write_blocks((stripe.0 * k + written) * strip, 1);
+    for _ in 0..1000 {
+        if array.world.writes_in_place() {
+            break;
+        }
+        array.steps(1);
+    }
+    array.steps(rng.below(6)).power_cut();
+    let drives = array.world.condition_on_media().0;
+    let left_alone: Vec<u64> = (0..k).filter(|column| *column != written).collect();
+    let (missing, unread) = (left_alone[0], left_alone[1]);
+    if let (Some(missing), Some(unread)) = (drives[slot(missing)], drives[slot(unread)]) {
+        array.world.hide(missing);
+        array.world.ssd_mut(unread).faults.read_errors = 1;
+    }
+    array.start().rest().verify();
+}

@@ -103,6 +103,8 @@ pub(crate) struct Job {
     pub(crate) columns: Vec<Option<Vec<u8>>>,
     /// Columns that their member could not read: they are written.
     heal: Columns,
+    /// Columns of a single block that are read once more: an error may not come again.
+    again: Columns,
     /// Columns that lie on two members, of which one was read.
     twice: Columns,
     outcomes: Vec<Outcome>,
@@ -124,6 +126,7 @@ impl Job {
             piece,
             columns: vec![None; width],
             heal: Columns::default(),
+            again: Columns::default(),
             twice: Columns::default(),
             outcomes: Vec::new(),
         }
@@ -197,8 +200,17 @@ impl Array {
             }
             // What cannot be read is computed, and written (see `replay_halve`).
             (ReplayIo::Read { job, column }, Err(IoError::Media), _) => {
-                self.replaying().jobs[job].heal.add(column);
                 self.replay_read_error(device, job);
+                let block = self.geometry.block;
+                let at_work = &mut self.replaying().jobs[job];
+                // A longer piece is read again in halves.
+                let single = at_work.piece.hi - at_work.piece.lo == block;
+                if single && !at_work.again.has(column) && !canary::hit(Canary::GivenUpUnread) {
+                    at_work.again.add(column);
+                    self.replay_read(device, job, column);
+                } else {
+                    at_work.heal.add(column);
+                }
             }
             (_, Ok(()), _) => {}
             (_, Err(error), _) => {
@@ -330,9 +342,9 @@ impl Array {
         let mut reads = Vec::new();
         for (job, work) in replay.jobs.iter().enumerate() {
             let piece = &work.piece;
-            reads.extend((0..width(piece)).map(|c| (job, c, piece.stripe, piece.lo, piece.hi)));
+            reads.extend((0..width(piece)).map(|c| (job, c, piece.stripe)));
         }
-        for (job, column, stripe, lo, hi) in reads {
+        for (job, column, stripe) in reads {
             let (source, targets) = self.column_members(stripe, column);
             let Some(device) = source else {
                 continue;
@@ -340,17 +352,20 @@ impl Array {
             if targets.len() > 1 {
                 self.replaying().jobs[job].twice.add(column);
             }
-            let offset = self.replay_offset(device, stripe) + lo;
-            let len = (hi - lo) as usize;
-            let (buf, start) = (Buf::zeroed(len), 0);
-            let kind = IoKind::Read {
-                offset,
-                buf,
-                start,
-                len,
-            };
-            self.replay_io(device, ReplayIo::Read { job, column }, kind);
+            self.replay_read(device, job, column);
         }
+    }
+
+    fn replay_read(&mut self, device: DeviceId, job: usize, column: usize) {
+        let piece = &self.replaying().jobs[job].piece;
+        let (stripe, lo, len) = (piece.stripe, piece.lo, (piece.hi - piece.lo) as usize);
+        let kind = IoKind::Read {
+            offset: self.replay_offset(device, stripe) + lo,
+            buf: Buf::zeroed(len),
+            start: 0,
+            len,
+        };
+        self.replay_io(device, ReplayIo::Read { job, column }, kind);
     }
 
     fn replay_offset(&self, device: DeviceId, stripe: StripeNo) -> u64 {
@@ -636,26 +651,34 @@ pub(crate) fn decide(code: &Code, job: &mut Job, block: u64, sector: u64) -> Vec
 }
 
 /// What a block of a row becomes, unit by unit: all columns, and those of which something is lost.
+/// `None` if it is left as it is.
 fn decide_block(code: &Code, job: &Job, lo: u64, hi: u64) -> Option<(Vec<Vec<u8>>, Columns)> {
     let piece = &job.piece;
     let unit = piece.unit as usize;
     let (from, to) = ((lo - piece.lo) as usize, (hi - piece.lo) as usize);
+    let units = from / unit..to / unit;
+    let decide = |at: usize, begun: bool| {
+        let range = at * unit..(at + 1) * unit;
+        let of_column = |c: &Option<Vec<u8>>| c.as_ref().map(|b| b[range.clone()].to_vec());
+        let mut columns: Vec<Option<Vec<u8>>> = job.columns.iter().map(of_column).collect();
+        (recover::mend(code, piece, at, &mut columns, begun), columns)
+    };
+    let mut decided: Vec<_> = units.clone().map(|at| decide(at, false)).collect();
+    let left = |(verdict, _): &&(Verdict, _)| *verdict == Verdict::Leave;
+    match decided.iter().filter(left).count() {
+        0 => {}
+        count if count == decided.len() => return None,
+        // What a block leaves alone is lost as a whole, or not at all.
+        _ => decided = units.map(|at| decide(at, true)).collect(),
+    }
     let mut all = vec![Vec::new(); job.columns.len()];
     let mut unreadable = Columns::default();
     // The other member of a column may hold something else.
     let mut changes = !job.twice.is_empty();
-    for at in from / unit..to / unit {
-        let range = at * unit..(at + 1) * unit;
-        let of_column = |c: &Option<Vec<u8>>| c.as_ref().map(|b| b[range.clone()].to_vec());
-        let mut columns: Vec<Option<Vec<u8>>> = job.columns.iter().map(of_column).collect();
-        match recover::mend(code, piece, at, &mut columns) {
-            // What is lost, and what records say of it, is the same for every unit.
-            Verdict::Leave => return None,
-            Verdict::InPlace => {}
-            Verdict::Mended { unreadable: lost } => {
-                changes = true;
-                lost.each().for_each(|column| unreadable.add(column));
-            }
+    for (verdict, columns) in decided {
+        if let Verdict::Mended { unreadable: lost } = verdict {
+            changes = true;
+            lost.each().for_each(|column| unreadable.add(column));
         }
         for (all, content) in all.iter_mut().zip(columns) {
             all.extend(content.expect("mended columns are all there"));

@@ -133,6 +133,11 @@ impl World {
         }
     }
 
+    /// More is lost of these blocks than the level survives.
+    pub(crate) fn doubt(&mut self, first: u64, count: u64) {
+        (first..first + count).for_each(|block| self.oracle.doubt(block));
+    }
+
     fn count_crash(&mut self, power: bool) {
         let looks = self.looks();
         let started = self.machines().started;
