@@ -520,7 +520,7 @@ fn of_a_torn_block_every_sector_is_old_or_new() {
                     row,
                     "{state}: parity is not true"
                 );
-                for c in 0..k {
+                for (c, column) in row.iter().enumerate().take(k) {
                     if lost_parts.iter().any(|part| part.column == c) {
                         let fair = case.written.has(c) && lost.has(c) && !case.before.has(c);
                         assert!(fair && case.written.count() > 1, "{state}: {c} is given up");
@@ -528,11 +528,11 @@ fn of_a_torn_block_every_sector_is_old_or_new() {
                         continue;
                     }
                     for half in &halves {
-                        let content = &row[c][half.clone()];
+                        let content = &column[half.clone()];
                         let known = [&case.old[c], &case.new[c]].map(|all| &all[half.clone()]);
                         assert!(known.contains(&content), "{state}: column {c}");
                     }
-                    torn += usize::from(row[c] != case.old[c] && row[c] != case.new[c]);
+                    torn += usize::from(*column != case.old[c] && *column != case.new[c]);
                 }
             }
         }
