@@ -12,6 +12,8 @@ use crate::mem::list::{List, listed};
 use crate::proto::DeviceInfo;
 
 const BLOCK: u64 = 4096;
+/// The smallest sector of a member, bytes: no cut tears what is as short.
+pub(crate) const SECTOR: u64 = 512;
 
 pub(crate) type Record = LogRecord<Slice>;
 

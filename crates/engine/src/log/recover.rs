@@ -48,6 +48,7 @@ use strake_parity::{Code, xor_into};
 use crate::canary::{self, Canary};
 use crate::geometry::column_set::Columns;
 use crate::geometry::{Geometry, Shape};
+use crate::log::layout::SECTOR;
 use crate::log::window_image::MOVE_LANE;
 use crate::units::*;
 
@@ -275,11 +276,12 @@ fn add(geometry: &Geometry, piece: &mut Piece, record: &strake_format::LogRecord
     }
 }
 
-/// What a checksum is of, if a record has so many of each column.
+/// What a checksum is of, if a record has so many of each column: a block or a sector. Any other
+/// number is of a record of another shape.
 fn unit_of(geometry: &Geometry, len: u64, units: u64) -> Option<u64> {
-    let unit = len.checked_div(units)?;
-    let whole = unit > 0 && geometry.block.is_multiple_of(unit);
-    whole.then_some(unit)
+    [geometry.block, SECTOR]
+        .into_iter()
+        .find(|unit| len == units * unit)
 }
 
 /// Cuts away from every piece what newer pieces of its stripe cover.

@@ -51,13 +51,12 @@ impl View {
         })
     }
 
-    /// What a power cut leaves whole on every member, bytes; `block` at most.
-    pub(crate) fn sector_bytes(&self, block: u64) -> u64 {
+    /// A power cut may tear blocks of so many bytes on some member.
+    pub(crate) fn tears(&self, block: u64) -> bool {
         let current = self.slots.iter().filter_map(|slot| slot.current.as_ref());
         let incoming = self.slots.iter().filter_map(|slot| slot.incoming.as_ref());
-        let all = current.chain(incoming.map(|incoming| &incoming.target));
-        let least = all.map(|member| u64::from(member.sector_bytes)).min();
-        least.map_or(block, |least| least.min(block))
+        let mut all = current.chain(incoming.map(|incoming| &incoming.target));
+        all.any(|member| u64::from(member.sector_bytes) < block)
     }
 
     /// The device serves a slot.

@@ -30,7 +30,7 @@ use strake_format::{ArrayUuid, BatchHead, BatchSize, checksum};
 use crate::canary::{self, Canary};
 use crate::geometry::Geometry;
 use crate::log::checksum_pool::SumsMemory;
-use crate::log::layout::{LogPlan, Record, Records, batch_of_run, divide, run_with_sums};
+use crate::log::layout::{LogPlan, Record, Records, SECTOR, batch_of_run, divide, run_with_sums};
 use crate::log::ring::{BatchInRing, Ring};
 use crate::log::sequence::{Active, NUMBERS_SHORT};
 use crate::mem::buffer::{Buf, Slice};
@@ -49,8 +49,6 @@ const COMMIT_BUSY: usize = 8;
 /// Buffers of one shard for batches, all together, bytes.
 const BUFFERS_BYTES: usize = 16 << 20;
 const BLOCK: u64 = 4096;
-/// The smallest sector of a member.
-const SECTOR: u64 = 512;
 
 listed!(SumsUnit, DeviceView);
 
@@ -286,7 +284,7 @@ fn longest_run(geometry: &Geometry, plan: Option<&LogPlan>, view: &View) -> (u64
     let Some(plan) = plan else {
         return (geometry.strip, false);
     };
-    let needed = view.sector_bytes(geometry.block) < geometry.block;
+    let needed = view.tears(geometry.block);
     match run_with_sums(geometry, plan, SECTOR) {
         Some(run) if needed || run == plan.run_bytes => (run, true),
         _ => (plan.run_bytes, false),
@@ -295,9 +293,8 @@ fn longest_run(geometry: &Geometry, plan: Option<&LogPlan>, view: &View) -> (u64
 
 /// What records have checksums of, for the members of this view.
 fn units(block: u64, sector_sums: bool, view: &View) -> List<SumsUnit, 2> {
-    let sector = view.sector_bytes(block);
-    let finer = sector < block && sector_sums && !canary::hit(Canary::SumsOfBlocks);
-    let all = [Some(block), finer.then_some(sector)];
+    let finer = view.tears(block) && sector_sums && !canary::hit(Canary::SumsOfBlocks);
+    let all = [Some(block), finer.then_some(SECTOR)];
     all.into_iter().flatten().map(SumsUnit::of).collect()
 }
 

@@ -40,7 +40,7 @@ use crate::array::{Array, Purpose, Stage};
 use crate::canary::{self, Canary};
 use crate::geometry::StripPart;
 use crate::geometry::column_set::Columns;
-use crate::log::layout::{Record, sums_bytes};
+use crate::log::layout::{Record, SECTOR, sums_bytes};
 use crate::log::recover::{self, Piece, RECOVERY_LANE, Verdict};
 use crate::mem::buffer::{Buf, Slice};
 use crate::proto::*;
@@ -48,9 +48,6 @@ use crate::units::*;
 
 /// The most that one chunk holds in memory of each column, bytes.
 const CHUNK_BYTES: u64 = 1 << 20;
-
-/// The smallest sector of a member.
-const SECTOR: u64 = 512;
 
 /// What an I/O of the replay was for.
 #[derive(Clone, Copy, Debug)]
@@ -65,9 +62,8 @@ pub(crate) enum ReplayIo {
 #[derive(Debug)]
 pub(crate) struct Replay {
     pieces: VecDeque<Piece>,
-    /// The smallest sector of a member, if that is less than a block: what goes in place may be
-    /// torn there.
-    sector: u64,
+    /// A member may leave blocks torn of what goes in place.
+    tears: bool,
     jobs: Vec<Job>,
     phase: Phase,
     pending: usize,
@@ -151,7 +147,7 @@ impl Replay {
         forced: bool,
     ) -> Replay {
         Replay {
-            sector: u64::MAX,
+            tears: false,
             forced,
             together: pieces.iter().filter(|piece| piece.settled).count(),
             pieces: pieces.into(),
@@ -299,11 +295,9 @@ impl Array {
     /// Takes the next pieces and reads them; when none is left, the array goes into service.
     fn replay_chunk(&mut self) {
         let most = self.chunk_bytes();
-        let members = self.table.live();
-        let sectors = members
-            .iter()
-            .map(|device| self.table[device].info.block_bytes);
-        let sector = u64::from(sectors.min().unwrap_or(u32::MAX));
+        let block = self.geometry.block;
+        let tears = |device: &DeviceId| u64::from(self.table[device].info.block_bytes) < block;
+        let tears = self.table.live().iter().any(tears);
         let geometry = Arc::clone(&self.geometry);
         let width = |piece: &Piece| geometry.columns(piece.stripe).width;
         let new_job = |piece: Piece| {
@@ -311,7 +305,7 @@ impl Array {
             Job::new(piece, width)
         };
         let replay = self.replay.as_mut().expect("the array recovers");
-        replay.sector = sector.min(replay.sector);
+        replay.tears |= tears;
         replay.jobs.clear();
         let together = std::mem::take(&mut replay.together);
         replay.bound = together > 0;
@@ -420,10 +414,8 @@ impl Array {
     fn replay_decide(&mut self) {
         let block = self.geometry.block;
         self.replay_halve();
-        let sector = match canary::hit(Canary::SumsOfBlocks) {
-            true => block,
-            false => self.replaying().sector.min(block),
-        };
+        let tears = self.replaying().tears && !canary::hit(Canary::SumsOfBlocks);
+        let sector = if tears { SECTOR.min(block) } else { block };
         let mut jobs = std::mem::take(&mut self.replaying().jobs);
         if jobs.is_empty() {
             return self.replay_chunk();
