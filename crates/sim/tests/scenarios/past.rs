@@ -390,9 +390,9 @@ fn a_member_whose_blocks_are_larger_now_is_out_before_anything_is_written_to_it(
         array.fill().rest();
         let drive = array.drive(1);
         array.stop();
-        let (wider, before) = (4096, array.world.ssd(drive).block);
+        let (wider, before) = (4096, array.world.ssd(drive).sector);
         assert!(wider > before);
-        array.world.ssd_mut(drive).block = wider;
+        array.world.ssd_mut(drive).sector = wider;
         array.start();
         assert_eq!(array.state(), ArrayState::Degraded);
         assert_eq!(member(&mut array, 1), MemberState::Stale);
@@ -402,7 +402,7 @@ fn a_member_whose_blocks_are_larger_now_is_out_before_anything_is_written_to_it(
         assert_eq!(array.offer(drive), Err(refused));
         array.write(20).rest().verify();
         // Behind what translates it is again what it was, and it holds what it held.
-        array.world.ssd_mut(drive).block = before;
+        array.world.ssd_mut(drive).sector = before;
         array.offer(drive).expect("it is kept");
         array.made_whole().verify().lose(0).verify();
     }
