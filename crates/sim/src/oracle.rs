@@ -353,6 +353,15 @@ impl Oracle {
     pub fn unanswered(&mut self, ticket: &Ticket) {
         let durable = self.no_caches;
         self.settle(ticket, false, durable);
+        // A member that vanished may have torn it between sectors.
+        for block in ticket.first..ticket.first + ticket.count {
+            let entries = &mut self.blocks[block as usize];
+            let visible = |e: &&mut Entry| e.hidden == NEVER;
+            entries
+                .iter_mut()
+                .filter(visible)
+                .for_each(|e| e.mixes = true);
+        }
     }
 
     fn settle(&mut self, ticket: &Ticket, certain: bool, durable: bool) {
