@@ -108,8 +108,8 @@ pub struct LogRecord<B = Vec<u8>> {
     /// CRC-32C of every logical block (512 or 4096, as the superblock says) of new content in the
     /// range: the written data columns in order, then the parities in order (0 for the blocks of a
     /// parity without a member). Empty in a record if another record of its operation has them.
-    /// Where members have smaller sectors, a second record has those of sectors, as many to a
-    /// block, in the same order.
+    /// Where members have smaller sectors than a block, a second record has those of every 512
+    /// bytes, in the same order.
     /// Shared: the same record goes to several members.
     pub checksums: Arc<Vec<u32>>,
     /// A recovery wrote this before it replayed the operation: what lies in place may be the state

@@ -53,7 +53,7 @@ fn ring(array: &Scenario, drive: usize) -> (u64, u64, Vec<InRing>) {
 }
 
 /// Goes on until this is so, a while at most.
-fn step_until(array: &mut Scenario, until: impl Fn(&mut Scenario) -> bool) {
+pub(crate) fn step_until(array: &mut Scenario, until: impl Fn(&mut Scenario) -> bool) {
     for _ in 0..2000 {
         if until(array) {
             break;

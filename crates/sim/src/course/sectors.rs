@@ -10,6 +10,7 @@ use std::sync::Arc;
 use strake_engine::event::{Command, ScrubMode};
 use strake_engine::units::StripeNo;
 
+use crate::course::records::step_until;
 use crate::course::start_without;
 use crate::plan::workload::AskKind;
 use crate::prng::Prng;
@@ -95,12 +96,7 @@ pub(crate) fn torn_beside_lost(array: &mut Scenario, rng: &mut Prng) {
         let columns = rng.range(2, k);
         let first = rng.below(k - columns + 1);
         array.begin_to_write_blocks((stripe * k + first) * strip, columns * strip);
-        for _ in 0..1000 {
-            if array.world.writes_in_place() {
-                break;
-            }
-            array.steps(1);
-        }
+        step_until(array, |array| array.world.writes_in_place());
         array.steps(rng.below(4)).power_cut();
         let slot = array.world.victims()[0];
         let lost = array.world.condition_on_media().0[slot];
@@ -124,12 +120,7 @@ pub(crate) fn unread_for_a_moment(array: &mut Scenario, rng: &mut Prng) {
     let slot = |column: u64| geometry.slot(stripe, column as usize).index();
     let written = rng.below(k);
     array.begin_to_write_blocks((stripe.0 * k + written) * strip, 1);
-    for _ in 0..1000 {
-        if array.world.writes_in_place() {
-            break;
-        }
-        array.steps(1);
-    }
+    step_until(array, |array| array.world.writes_in_place());
     array.steps(rng.below(6)).power_cut();
     let drives = array.world.condition_on_media().0;
     let left_alone: Vec<u64> = (0..k).filter(|column| *column != written).collect();

@@ -62,8 +62,6 @@ pub(crate) enum ReplayIo {
 #[derive(Debug)]
 pub(crate) struct Replay {
     pieces: VecDeque<Piece>,
-    /// A member may leave blocks torn of what goes in place.
-    tears: bool,
     jobs: Vec<Job>,
     phase: Phase,
     pending: usize,
@@ -147,7 +145,6 @@ impl Replay {
         forced: bool,
     ) -> Replay {
         Replay {
-            tears: false,
             forced,
             together: pieces.iter().filter(|piece| piece.settled).count(),
             pieces: pieces.into(),
@@ -295,9 +292,6 @@ impl Array {
     /// Takes the next pieces and reads them; when none is left, the array goes into service.
     fn replay_chunk(&mut self) {
         let most = self.chunk_bytes();
-        let block = self.geometry.block;
-        let tears = |device: &DeviceId| u64::from(self.table[device].info.block_bytes) < block;
-        let tears = self.table.live().iter().any(tears);
         let geometry = Arc::clone(&self.geometry);
         let width = |piece: &Piece| geometry.columns(piece.stripe).width;
         let new_job = |piece: Piece| {
@@ -305,7 +299,6 @@ impl Array {
             Job::new(piece, width)
         };
         let replay = self.replay.as_mut().expect("the array recovers");
-        replay.tears |= tears;
         replay.jobs.clear();
         let together = std::mem::take(&mut replay.together);
         replay.bound = together > 0;
@@ -414,8 +407,10 @@ impl Array {
     fn replay_decide(&mut self) {
         let block = self.geometry.block;
         self.replay_halve();
-        let tears = self.replaying().tears && !canary::hit(Canary::SumsOfBlocks);
-        let sector = if tears { SECTOR.min(block) } else { block };
+        // What goes in place may be torn there, too.
+        let tears = |device: &DeviceId| u64::from(self.table[device].info.block_bytes) < block;
+        let tears = self.table.live().iter().any(tears) && !canary::hit(Canary::SumsOfBlocks);
+        let sector = if tears { SECTOR } else { block };
         let mut jobs = std::mem::take(&mut self.replaying().jobs);
         if jobs.is_empty() {
             return self.replay_chunk();
