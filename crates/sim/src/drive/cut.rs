@@ -137,7 +137,10 @@ impl Ssd {
     /// What is left of one block of a write that was torn: the new content or the old, or, where
     /// sectors are smaller, some of each, which is true.
     fn end_block(&mut self, kind: &IoKind, block: u64, rng: &mut Prng) -> bool {
-        let within = self.block > self.sector && !matches!(kind, IoKind::Discard { .. });
+        // What cannot be read stays so until every sector of it is written.
+        let readable = !self.faults.unreadable(block, block + 1);
+        let written = !matches!(kind, IoKind::Discard { .. });
+        let within = self.block > self.sector && readable && written;
         if !within || rng.percent(50) {
             if rng.percent(50) {
                 self.apply_block(kind, block, rng);
