@@ -151,6 +151,8 @@ canaries! {
     ShapeBeforeMap = "shape-before-map",
     /// A member is called in sync while records from before it was away may count.
     JoinsWithoutBase = "joins-without-base",
+    /// A member is called in sync before it has the region map.
+    JoinsWithoutMap = "joins-without-map",
     /// An array that has failed acknowledges writes.
     FailedAcknowledges = "failed-acknowledges",
     /// Reads that too few members are left for answer zeros.

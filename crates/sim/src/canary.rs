@@ -66,7 +66,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 124] = [
+    pub const ALL: [(Canary, u64); 125] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -139,6 +139,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::ForceForEver), 100000),
         (Canary::Inside(engine::Canary::GoesOnBeyond), 300),
         (Canary::Inside(engine::Canary::JoinsWithoutBase), 60000),
+        (Canary::Inside(engine::Canary::JoinsWithoutMap), 6000),
         (
             Canary::Inside(engine::Canary::SyndromeBesideUntouched),
             12000,

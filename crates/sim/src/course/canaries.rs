@@ -74,6 +74,7 @@ fn course_for(canary: engine::Canary) -> Option<Course> {
         engine::Canary::SumsOfBlocks => Some(Course::TornBlock),
         engine::Canary::MixtureLeft => Some(Course::SyndromesRot),
         engine::Canary::GivenUpUnread => Some(Course::Unread),
+        engine::Canary::JoinsWithoutMap => Some(Course::JoinsEmpty),
         _ => None,
     }
 }

@@ -83,6 +83,9 @@ pub enum Course {
     SyndromesRot,
     /// A member is missing, and another cannot read a block for a moment while the log is replayed.
     Unread,
+    /// A device joins a mirror in which nothing is to be copied, is slow to write the region map,
+    /// and the others are lost when it is in sync.
+    JoinsEmpty,
 }
 
 /// One seed in so many is a course that is drawn apart from the others.
@@ -91,10 +94,11 @@ const BAD_SECTOR_ONE_IN: u64 = 300;
 const TORN_BLOCK_ONE_IN: u64 = 300;
 const SYNDROMES_ROT_ONE_IN: u64 = 300;
 const UNREAD_ONE_IN: u64 = 300;
+const JOINS_EMPTY_ONE_IN: u64 = 300;
 
 /// All courses, with their names on the command line and their weights: some are dear, thousands of
 /// events, or many starts. Those without a weight are drawn apart.
-const COURSES: [(Course, &str, u32); 22] = [
+const COURSES: [(Course, &str, u32); 23] = [
     (Course::FailedFlush, "failed-flush", 7),
     (Course::Listed, "listed", 9),
     (Course::FullList, "full-list", 1),
@@ -117,6 +121,7 @@ const COURSES: [(Course, &str, u32); 22] = [
     (Course::TornBlock, "torn-block", 0),
     (Course::SyndromesRot, "syndromes-rot", 0),
     (Course::Unread, "unread", 0),
+    (Course::JoinsEmpty, "joins-empty", 0),
 ];
 
 impl Course {
@@ -133,6 +138,7 @@ impl Course {
             (Course::TornBlock, 32, TORN_BLOCK_ONE_IN),
             (Course::SyndromesRot, 33, SYNDROMES_ROT_ONE_IN),
             (Course::Unread, 34, UNREAD_ONE_IN),
+            (Course::JoinsEmpty, 35, JOINS_EMPTY_ONE_IN),
         ];
         let is_drawn = |salt: u64, one_in| Prng::new(seed ^ salt, Purpose::Focus).one_in(one_in);
         let mut apart = apart
@@ -204,6 +210,7 @@ impl Course {
             Course::LiveImage => any(rng, &[("5", 4), ("6", 5), ("1", 3), ("10", 4)]),
             Course::Accepted => any(rng, &[("6", 6), ("6", 5)]),
             Course::Unread => any(rng, &[("5", 4), ("5", 5), ("50", 8)]),
+            Course::JoinsEmpty => any(rng, &[("1", 2), ("1", 3)]),
             Course::SyndromesRot => any(rng, &[("5", 4), ("5", 5), ("6", 6), ("6", 7)]).shards(1),
             Course::BadSector => {
                 any(rng, &[("5", 4), ("6", 5), ("50", 6), ("60", 8)]).small_blocks()
@@ -241,6 +248,7 @@ impl Course {
             Course::TornBlock => sectors::torn_beside_lost(array, rng),
             Course::SyndromesRot => records::syndromes_rot(array, rng),
             Course::Unread => sectors::unread_for_a_moment(array, rng),
+            Course::JoinsEmpty => joins_empty(array, rng),
         }
     }
 }
@@ -883,6 +891,39 @@ fn lost_as_one_joins(array: &mut Scenario, rng: &mut Prng) {
         "drive {joins} joins, and has a table that drive {drive} lacks"
     );
     array.start().rest().verify();
+}
+
+/// A device joins a mirror of which little was ever written, and is slow to take the region map; as
+/// soon as superblocks call it in sync, the power goes, with the others.
+fn joins_empty(array: &mut Scenario, rng: &mut Prng) {
+    if rng.percent(50) {
+        let at = block(array, rng);
+        array.begin_to_write_at(at).rest();
+    }
+    let lost = slot(array, rng);
+    array.lose(lost);
+    array.world.command(Command::Fail(Slot(lost)));
+    array.rest();
+    let new = array.world.fresh().expect("there are devices left");
+    let joins = array.world.drive_of(new.device);
+    array.world.command(Command::Add(new));
+    records::step_until(array, |array| {
+        let table = array.world.table_of(joins);
+        table.is_some_and(|table| table.slot_of(table.member).is_some())
+    });
+    array.steps(rng.below(3));
+    let faults = &mut array.world.ssd_mut(joins).faults;
+    (faults.pauses, faults.pause_ns) = (1, 40_000_000);
+    records::step_until(array, |array| {
+        let table = array.world.table_of(joins);
+        let slot = table.and_then(|table| table.slots.get(usize::from(lost)).copied());
+        slot.is_some_and(|slot| slot.state == SlotState::InSync)
+    });
+    array.power_cut();
+    let others = array.world.condition_on_media().0.into_iter().flatten();
+    let others: Vec<usize> = others.filter(|&drive| drive != joins).collect();
+    start_without(array, &others);
+    array.rest().verify();
 }
 
 /// A parity is built from strips of which one rots; then data is taken for right as it is, and the

@@ -523,9 +523,10 @@ impl Array {
             .saturating_sub(checkpointed)
             .saturating_mul(CHECKPOINTS)
             >= rows;
-        // A member that takes a slot has the list of unreadable blocks first.
-        let free =
-            self.jobs.checkpoint.is_none() && self.unreadable.quiet() && self.map.undecided_told();
+        // A member that takes a slot has the list of unreadable blocks and the region map first.
+        let map = self.map.members_have_it() || canary::hit(Canary::JoinsWithoutMap);
+        let told = self.unreadable.quiet() && self.map.undecided_told() && map;
+        let free = self.jobs.checkpoint.is_none() && told;
         if free && (row.0 >= rows || (due && row.0 > checkpointed)) {
             self.checkpoint(row);
         }

@@ -21,6 +21,7 @@ pub(crate) mod last_whole;
 pub(crate) mod undecided;
 mod unmap;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use strake_format::region_map::{PAGE_BYTES, place};
@@ -128,6 +129,8 @@ pub(crate) struct Page {
     pub(crate) dirty: bool,
     /// The version that tells of undecided regions as they are.
     pub(crate) undecided_at: u64,
+    /// The version that members which joined since then must have before they serve.
+    joined_at: u64,
     /// The newest version that every member had when the array was last whole: see `last_whole`.
     pub(crate) whole_at: u64,
     /// The version `sequence` says so.
@@ -139,6 +142,17 @@ pub(crate) struct Page {
     /// Members in sync on which `sequence` is not whole: they get it before the next, which would
     /// go over the only whole version that they have.
     pub(crate) lagging: Vec<DeviceId>,
+}
+
+impl Page {
+    /// Every member that is there has taken this version, or a newer one.
+    pub(crate) fn is_durable(&self, version: u64) -> bool {
+        match self.sequence.cmp(&version) {
+            Ordering::Less => false,
+            Ordering::Equal => self.pending == 0,
+            Ordering::Greater => true,
+        }
+    }
 }
 
 /// See the module.
@@ -374,6 +388,13 @@ impl Map {
         self.pages[page].dirty = true;
     }
 
+    /// Members that joined have every page, of that time or newer.
+    pub(crate) fn members_have_it(&self) -> bool {
+        self.pages
+            .iter()
+            .all(|page| page.is_durable(page.joined_at))
+    }
+
     /// No page is being written.
     pub(crate) fn quiet(&self) -> bool {
         let quiet = |p: &Page| p.pending == 0 && !p.dirty && p.waiting.is_empty();
@@ -561,7 +582,9 @@ impl Array {
 
     /// Writes every page anew (at start, and when a member joins).
     pub(crate) fn rewrite_map(&mut self) {
-        self.map.pages.iter_mut().for_each(|page| page.dirty = true);
+        for page in &mut self.map.pages {
+            (page.dirty, page.joined_at) = (true, page.sequence + 1);
+        }
         self.write_pages();
     }
 

@@ -16,7 +16,7 @@
 
 use strake_format::{RegionState, ScrubMode};
 
-use crate::array::regions::{Map, Page};
+use crate::array::regions::Map;
 use crate::array::{Array, Stage};
 use crate::canary::{self, Canary};
 use crate::proto::*;
@@ -57,12 +57,9 @@ impl Map {
 
     /// The pages that tell which regions are undecided are durable.
     pub(crate) fn undecided_told(&self) -> bool {
-        let told = |page: &Page| match page.sequence.cmp(&page.undecided_at) {
-            std::cmp::Ordering::Less => false,
-            std::cmp::Ordering::Equal => page.pending == 0,
-            std::cmp::Ordering::Greater => true,
-        };
-        self.pages.iter().all(told)
+        self.pages
+            .iter()
+            .all(|page| page.is_durable(page.undecided_at))
     }
 }
 
