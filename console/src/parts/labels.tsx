@@ -13,6 +13,7 @@ const ARRAY: Record<string, Status> = {
   failed: "danger",
   incomplete: "danger",
   not_found: "danger",
+  unresponsive: "danger",
 };
 
 const MEMBER: Record<string, Status> = {

@@ -13,8 +13,17 @@ import { JobBar } from "../parts/jobs";
 import { ArrayState, condition, inSync, slots } from "../parts/labels";
 import { Spark } from "../parts/spark";
 
-const WORST = ["failed", "not_found", "incomplete", "degraded", "stopped", "optimal"];
-const TROUBLED = ["failed", "not_found", "incomplete", "degraded"];
+const WORST = [
+  "failed",
+  "unresponsive",
+  "not_found",
+  "incomplete",
+  "degraded",
+  "stopping",
+  "stopped",
+  "optimal",
+];
+const TROUBLED = ["failed", "unresponsive", "not_found", "incomplete", "degraded"];
 
 /** By its uuid, which no other array has; what is known by its name alone is found by that. */
 export function arrayLink(array: { uuid: string } | string): string {

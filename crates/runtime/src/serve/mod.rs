@@ -10,6 +10,7 @@
 //! and a ublk device stays for the next daemon. Deliberately absent: choosing members (the caller
 //! scans) and time limits of commands.
 
+pub(crate) mod counts;
 pub(crate) mod placement;
 pub(crate) mod volumes;
 
@@ -53,8 +54,7 @@ use crate::serve::placement::{
 };
 use crate::serve::volumes::Served;
 use crate::thread::control::{Control, EventRecord, Lifecycle};
-use crate::thread::counters::{Counters, RequestLatencies, Tally, declare_io_flusher, lock_memory};
-use crate::thread::device_counts::DeviceCounts;
+use crate::thread::counters::{Tally, declare_io_flusher, lock_memory};
 use crate::thread::heartbeat::Heartbeat;
 use crate::thread::worker::{Worker, log_of};
 use crate::thread::{Threads, thread_name};
@@ -368,7 +368,15 @@ impl Serving {
     /// # Errors
     /// Its thread has ended, or does not answer.
     pub fn status_now(&self) -> Result<Status, ServeError> {
-        self.ask(ASK_PATIENCE, Mail::Status)
+        self.status_within(ASK_PATIENCE)
+    }
+
+    /// The same, for a caller that waits no longer than this.
+    ///
+    /// # Errors
+    /// As of [`Serving::status_now`].
+    pub fn status_within(&self, patience: Duration) -> Result<Status, ServeError> {
+        self.ask(patience, Mail::Status)
     }
 
     /// Path of a device.
@@ -592,29 +600,6 @@ impl Serving {
             Some(Running::Nbd(server)) => server.rename(name.as_str(), nbd_socket),
             Some(Running::Ublk(_) | Running::None) | None => Ok(()),
         }
-    }
-
-    /// Requests served.
-    pub fn counters(&self) -> Counters {
-        let mut sum = Counters::default();
-        self.tallies.iter().for_each(|tally| sum += tally.read());
-        sum
-    }
-
-    /// How long requests took, those of all threads together.
-    pub fn request_latencies(&self) -> RequestLatencies {
-        let mut sum = RequestLatencies::default();
-        self.tallies.iter().for_each(|of| sum += of.latencies());
-        sum
-    }
-
-    /// I/Os that a device got, of all threads together.
-    pub fn device_counts(&self, device: DeviceId) -> DeviceCounts {
-        let mut sum = DeviceCounts::default();
-        for tally in self.tallies.iter() {
-            sum += tally.devices().of(device);
-        }
-        sum
     }
 
     /// A way to give requests from within this process.

@@ -11,6 +11,9 @@ pub(crate) struct ArrayJson {
     pub(crate) name: String,
     pub(crate) uuid: String,
     pub(crate) level: String,
+    /// optimal, degraded, failed; unresponsive: in service, and its threads do not answer;
+    /// stopping; stopped; unknown: another process holds members. Of the last four, all else is
+    /// what the drives say.
     pub(crate) state: String,
     /// A daemon says so. False: none answers, and this is what the drives say.
     #[serde(default)]

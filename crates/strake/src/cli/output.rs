@@ -395,6 +395,10 @@ fn summary(a: &ArrayJson, paint: Paint) -> String {
     let state = match (a.state.as_str(), a.startable) {
         ("stopped", Some(false)) => "stopped, too few members found to start it",
         ("unknown", _) => "unknown: another process holds members",
+        ("unresponsive", _) => {
+            "unresponsive: its threads do not answer; below, what its drives say"
+        }
+        ("stopping", _) => "stopping; below, what its drives say",
         (state, _) => state,
     };
     let head = format!("{}  {}\n", shown(&a.name, ' '), paint.text(mood(a), state));

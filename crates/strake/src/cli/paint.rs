@@ -23,8 +23,8 @@ impl Mood {
     pub(crate) fn of_state(state: &str) -> Mood {
         match state {
             "optimal" | "in_sync" => Mood::Good,
-            "degraded" | "rebuilding" | "missing" | "stale" | "unknown" => Mood::Bad,
-            "failed" => Mood::Worst,
+            "degraded" | "rebuilding" | "missing" | "stale" | "unknown" | "stopping" => Mood::Bad,
+            "failed" | "unresponsive" => Mood::Worst,
             _ => Mood::Plain,
         }
     }

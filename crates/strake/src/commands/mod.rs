@@ -254,7 +254,7 @@ fn shown_exit(array: &ArrayJson) -> u8 {
     match (array.state.as_str(), array.startable) {
         ("stopped", Some(false)) => Exit::TooFew as u8,
         ("stopped", _) => Exit::Stopped as u8,
-        ("unknown", _) => Exit::Unknown as u8,
+        ("unknown" | "unresponsive" | "stopping", _) => Exit::Unknown as u8,
         _ => state_exit(array),
     }
 }
@@ -341,15 +341,25 @@ fn stop(context: &Context, args: &OneOrAll) -> Ended {
     let client = Client::need(&context.dir)?;
     let is_meant = |a: ArrayJson| (a.state != "stopped").then_some(a.name);
     let names = named_or_all(&client, args.name.as_ref(), is_meant)?;
+    let mut refused: Option<Failure> = None;
     for name in names {
         let dry_run = args.dry_run;
-        let outcome: OutcomeJson = client.post(&url(&name, "stop")?, &DryRequest { dry_run })?;
-        match dry_run {
-            true => context.planned(&outcome)?,
-            false => context.outcome(&outcome)?,
+        let stop: Result<OutcomeJson, Failure> =
+            client.post(&url(&name, "stop")?, &DryRequest { dry_run });
+        match stop {
+            Ok(outcome) if dry_run => context.planned(&outcome)?,
+            Ok(outcome) => context.outcome(&outcome)?,
+            // It keeps none of the others from it.
+            Err(failure) if args.name.is_none() => {
+                if let Some(before) = refused.replace(failure) {
+                    context.notes(&[before.found]);
+                }
+                DONE
+            }
+            Err(failure) => return Err(failure),
         };
     }
-    Ok(DONE)
+    refused.map_or(Ok(DONE), Err)
 }
 
 fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {

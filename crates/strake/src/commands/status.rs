@@ -74,6 +74,9 @@ fn remarks(array: &ArrayJson) -> Vec<String> {
     if array.state == "unknown" {
         all.push("another process holds members".to_owned());
     }
+    if array.state == "unresponsive" {
+        all.push("its threads do not answer".to_owned());
+    }
     for member in &array.members {
         let Some(slot) = member.slot else { continue };
         if member.state != "in_sync" {

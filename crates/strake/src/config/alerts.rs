@@ -14,7 +14,7 @@ use crate::common::events::{self, Severity};
 use crate::config::values::{Time, Whole};
 
 /// What may last of an array, as `events` names it.
-pub(crate) const CONDITIONS: [&str; 7] = [
+pub(crate) const CONDITIONS: [&str; 8] = [
     "degraded",
     "array_failed",
     "unreadable_blocks",
@@ -22,6 +22,7 @@ pub(crate) const CONDITIONS: [&str; 7] = [
     "no_spare",
     "not_started",
     "array_missing",
+    "array_unresponsive",
 ];
 /// Bytes of a name, which becomes that of a folder and a label of metrics.
 const NAME_BYTES_MAX: usize = 32;

@@ -80,14 +80,17 @@ impl Beats {
     /// Asks the threads of these arrays. One with a thread that has not answered is not asked again
     /// until it has.
     fn ask(&mut self, running: &[Arc<Running>]) {
-        self.asked
-            .retain(|uuid, _| running.iter().any(|array| array.uuid == *uuid));
+        let serves = |uuid: ArrayUuid| {
+            let mut running = running.iter();
+            running.any(|array| array.uuid == uuid && !array.is_stopping())
+        };
+        // The threads of one that is being stopped end.
+        self.asked.retain(|uuid, _| serves(*uuid));
         for array in running {
             let waits = |asked: &Asked| !asked.silent.is_empty();
             if self.asked.get(&array.uuid).is_some_and(waits) {
                 continue;
             }
-            // One that is being stopped has none to ask.
             let Some(heartbeat) = array.heartbeat() else {
                 continue;
             };

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use crate::api::{AlertsJson, ArrayJson, JobJson, MemberJson, ScrubJson};
 use crate::common::log;
-use crate::daemon::array::running::Measured;
+use crate::daemon::array::running::{Measured, Running};
 use crate::daemon::service::Service;
 use crate::daemon::service::watched::health::{DriveTold, DriveWear};
 use crate::view::latency::{BucketJson, DistributionJson, distribution};
@@ -360,7 +360,14 @@ impl Families {
 }
 
 /// The words of an array's state and of a member's: each has a line in its state set.
-const ARRAY_STATES: [&str; 4] = ["optimal", "degraded", "failed", "stopped"];
+const ARRAY_STATES: [&str; 6] = [
+    "optimal",
+    "degraded",
+    "failed",
+    "unresponsive",
+    "stopping",
+    "stopped",
+];
 const MEMBER_STATES: [&str; 6] = [
     "in_sync",
     "rebuilding",
@@ -395,10 +402,16 @@ pub(super) fn text(service: &Service) -> String {
     families.push("strake_log_lines_dropped_total", "", log::dropped());
     alert_metrics(&mut families, &service.alert_status());
     let mut names = BTreeSet::new();
-    for running in service.all_running() {
+    for (running, measured) in service.ask_all(Running::measured) {
         names.insert(running.name().to_string());
-        if let Ok(measured) = running.measured() {
-            running_metrics(&mut families, &measured, |device| service.told(device));
+        match measured {
+            Ok(measured) => {
+                running_metrics(&mut families, &measured, |device| service.told(device));
+            }
+            Err(_) => {
+                let array = service.unanswered(&running);
+                shared_metrics(&mut families, &array.name, &array);
+            }
         }
     }
     let missing = service.told_missing().into_iter().map(|one| one.json);

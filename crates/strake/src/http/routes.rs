@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::api::*;
 use crate::common::errors::{Code, Failure};
-use crate::daemon::array::running::Limits;
+use crate::daemon::array::running::{Limits, Running};
 use crate::daemon::service::{Job, Service};
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
@@ -285,7 +285,7 @@ fn drives() -> Vec<Route> {
             Method::GET,
             "/v1/config/backup",
             "The configuration of all arrays",
-            |s, (), ()| Ok(s.backup()),
+            |s, (), ()| s.backup(),
         ),
         route(
             Method::POST,
@@ -439,9 +439,8 @@ async fn document() -> Json<Value> {
 
 /// An array that does not answer is left out.
 fn stats(service: &Service) -> Vec<StatsJson> {
-    let running = service.all_running();
-    let told = running.iter().filter_map(|array| array.stats().ok());
-    told.collect()
+    let told = service.ask_all(Running::stats).into_iter();
+    told.filter_map(|(_, stats)| stats.ok()).collect()
 }
 
 fn add(

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::manager;
 use crate::rig::{self, Rig, Run, STRAKE};
 
 /// A file system in a file, with writes that can be made to hang.
@@ -191,6 +192,69 @@ fn the_end_of_the_daemon_does_not_wait_for_the_deadlines_of_a_member_that_hangs(
     rig.start_daemon();
     rig.until("z to serve", || rig.show("z")["state"] == "optimal");
     rig.qemu_io("z", &["read -P 7 0 4M"]);
+}
+
+/// It was shown as stopped, left out of backups and of `stop --all`, and held up every look.
+#[test]
+fn an_array_with_a_thread_that_hangs_is_unresponsive_and_hides_no_other() {
+    let mut rig = Rig::new();
+    let (data, other) = (rig.files_called("d", 2), rig.files_called("o", 2));
+    rig.start_daemon();
+    let none = &["--export", "none"];
+    rig.create("data", "1", none, &data).ok();
+    rig.create("other", "1", none, &other).ok();
+    let Some(mut holder) = manager::hold(manager::thread(&rig, "strake-data-0")) else {
+        return rig::skipped("no thread may be traced here");
+    };
+    let all = within(&rig, 30, &["show"]).json();
+    assert_eq!(all[0]["state"], "unresponsive", "{all}");
+    assert_eq!(all[0]["members"][1]["device"], data[1].as_str(), "{all}");
+    assert_eq!(all[1]["state"], "optimal", "{all}");
+    let one = within(&rig, 30, &["show", "data"]);
+    assert_eq!(one.code, 9, "{one:?}");
+    let status = within(&rig, 30, &["status"]);
+    assert!(
+        status.out.contains("its threads do not answer"),
+        "{status:?}"
+    );
+    assert_eq!(within(&rig, 30, &["status", "other"]).code, 0);
+    let asked = Instant::now();
+    let metrics = rig.ask("GET", "/metrics");
+    assert!(
+        asked.elapsed() < Duration::from_secs(10),
+        "as long as Prometheus waits"
+    );
+    for line in [
+        "strake_array_state{array=\"data\",state=\"unresponsive\"} 1\n",
+        "strake_array_state{array=\"other\",state=\"optimal\"} 1\n",
+        "strake_members_not_in_sync{array=\"other\"} 0\n",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    let backup = rig.path("backup.toml");
+    within(&rig, 60, &["config", "backup", &backup]).ok();
+    let backup = std::fs::read_to_string(&backup).expect("written");
+    for name in ["data", "other"] {
+        assert!(
+            backup.contains(&format!("\"name\": \"{name}\"")),
+            "{backup}"
+        );
+    }
+    let planned = within(&rig, 60, &["stop", "--all", "--dry-run"]);
+    assert!(planned.out.contains("data"), "{planned:?}");
+    let stop = spawn(&rig, &["stop", "data"]);
+    rig.until_state("data", "stopping");
+    let list = within(&rig, 30, &["show"]).json();
+    assert_eq!(list.as_array().map(Vec::len), Some(2), "{list}");
+    // It goes on when the one that traces it ends.
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends");
+    let stopped = stop.wait_with_output().expect("works");
+    assert!(stopped.status.success(), "{stopped:?}");
+    assert_eq!(rig.show("data")["state"], "stopped");
+    within(&rig, 60, &["start", "data", "--export", "none"]).ok();
+    rig.until_state("data", "optimal");
+    rig.stop_daemon();
 }
 
 #[test]

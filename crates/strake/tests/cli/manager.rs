@@ -86,7 +86,7 @@ sys.stdin.read()
 "#;
 
 /// A thread of the daemon, by its name.
-fn thread(rig: &Rig, name: &str) -> u32 {
+pub(crate) fn thread(rig: &Rig, name: &str) -> u32 {
     let tasks = format!("/proc/{}/task", rig.daemon_pid());
     let tasks = std::fs::read_dir(tasks).expect("it runs");
     let is_it = |task: &std::fs::DirEntry| {
@@ -98,8 +98,8 @@ fn thread(rig: &Rig, name: &str) -> u32 {
     number.parse().expect("a number")
 }
 
-/// Holds a thread; None where that is not permitted.
-fn hold(thread: u32) -> Option<Child> {
+/// Holds a thread until the standard input of what holds it ends; None where that is not permitted.
+pub(crate) fn hold(thread: u32) -> Option<Child> {
     let mut holder = Command::new("python3")
         .args(["-c", HOLD, &thread.to_string()])
         .stdin(Stdio::piped())

@@ -20,6 +20,7 @@ const MIB: u64 = 1 << 20;
 /// Alerts that rightly have no data in the test, and why.
 const NO_ALERT: &[(&str, &str)] = &[
     ("StrakeArrayFailed", "no array has failed"),
+    ("StrakeArrayUnresponsive", "no thread hangs"),
     ("StrakeArrayMissing", "members of all arrays are found"),
     ("StrakeAlertsDropped", "few messages wait"),
     ("StrakeAlertsUnwritten", "the disk is not full"),

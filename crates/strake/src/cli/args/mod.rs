@@ -210,7 +210,7 @@ pub(crate) enum Command {
     /// Made for scripts and login banners: it waits at most a few seconds for the daemon, and its
     /// exit status is the state of NAME, or the worst state of all arrays (a stopped array that can
     /// be started counts only where it is named): 0 optimal, 5 degraded, 6 failed, 7 stopped, 8
-    /// stopped and too few drives found, 9 unknown.
+    /// stopped and too few drives found, 9 unknown: it does not answer, or is being stopped.
     Status {
         /// Only this one
         name: Option<String>,

@@ -97,6 +97,13 @@ fn state(array: &ArrayJson, say: Say<'_>) {
             let look = format!("strake events --array {name} says why; {look}");
             say("state", Severity::Critical, what, look);
         }
+        "unresponsive" => {
+            let what = "its threads do not answer".to_owned();
+            let cure = "the log of the daemon says which thread hangs, and whether the kernel \
+                        holds it: look at the drives then"
+                .to_owned();
+            say("state", Severity::Critical, what, cure);
+        }
         _ if array.not_found => {
             let had = array.members.iter().filter_map(|m| m.was.as_ref());
             let had: Vec<&str> = had.map(|was| was.device.as_str()).collect();

@@ -1,5 +1,5 @@
-//! What lasts: that an array is degraded, failed, missing, has unreadable blocks, no spare, or does
-//! not start.
+//! What lasts: that an array is degraded, failed, missing, does not answer, has unreadable blocks,
+//! no spare, or does not start.
 //!
 //! Events say what happened; a condition is what is so until it ends. The daemon looks at the
 //! arrays in service, compares with what was so, and tells what began and what ended.
@@ -30,6 +30,7 @@ pub(super) enum Condition {
     NoSpare,
     NotStarted,
     Missing,
+    Unresponsive,
 }
 
 /// The subject of a condition: one array can have one of each at a time.
@@ -42,6 +43,7 @@ enum Subject {
     Spares,
     Start,
     Members,
+    Answer,
 }
 
 impl Condition {
@@ -54,6 +56,7 @@ impl Condition {
             Condition::NoSpare => "no_spare",
             Condition::NotStarted => "not_started",
             Condition::Missing => "array_missing",
+            Condition::Unresponsive => "array_unresponsive",
         }
     }
 
@@ -64,7 +67,8 @@ impl Condition {
             | Condition::Unreadable
             | Condition::Undecided
             | Condition::NotStarted
-            | Condition::Missing => Severity::Critical,
+            | Condition::Missing
+            | Condition::Unresponsive => Severity::Critical,
         }
     }
 
@@ -78,6 +82,7 @@ impl Condition {
             Condition::NoSpare => "has no spare for a missing member",
             Condition::NotStarted => "is not started",
             Condition::Missing => "is missing: none of its members is found",
+            Condition::Unresponsive => "does not answer: its threads hang",
         }
     }
 
@@ -90,6 +95,7 @@ impl Condition {
             Condition::NoSpare => "needs no spare any more",
             Condition::NotStarted => "is started",
             Condition::Missing => "is not missing any more",
+            Condition::Unresponsive => "answers again, or is stopped",
         }
     }
 
@@ -110,6 +116,7 @@ impl Condition {
             Condition::NoSpare => Subject::Spares,
             Condition::NotStarted => Subject::Start,
             Condition::Missing => Subject::Members,
+            Condition::Unresponsive => Subject::Answer,
         }
     }
 }
@@ -171,13 +178,24 @@ pub(super) struct Conditions {
     open: BTreeMap<Key, Open>,
 }
 
+/// It is in service, and says how it is.
+fn answers(array: &ArrayJson) -> bool {
+    !matches!(
+        array.state.as_str(),
+        "stopped" | "stopping" | "unresponsive"
+    )
+}
+
 /// What is so of an array in service, or whether one is found that is not.
 fn of(array: &ArrayJson) -> BTreeSet<Condition> {
     let mut so = BTreeSet::new();
     if array.not_found {
         so.insert(Condition::Missing);
     }
-    if array.state == "stopped" {
+    if array.state == "unresponsive" {
+        so.insert(Condition::Unresponsive);
+    }
+    if !answers(array) {
         return so;
     }
     match array.state.as_str() {
@@ -265,11 +283,13 @@ impl Conditions {
         for array in arrays {
             let so = of(array);
             // It serves, so it was started.
-            let serves = array.state != "stopped";
+            let serves = answers(array);
             let over = |open: &Open| {
                 let own = open.key.array == array.uuid;
-                // Of one that does not serve it is known whether it is found, and nothing more.
-                let known = serves || open.key.subject == Subject::Members;
+                // Of one that does not serve it is known whether it is found and whether it is to
+                // answer, and nothing more.
+                let known =
+                    serves || matches!(open.key.subject, Subject::Members | Subject::Answer);
                 own && known && !so.iter().any(|c| c.subject() == open.key.subject)
             };
             let ended: Vec<Key> = self
@@ -373,6 +393,7 @@ mod tests {
             Condition::NoSpare,
             Condition::NotStarted,
             Condition::Missing,
+            Condition::Unresponsive,
         ];
         assert_eq!(
             all.map(Condition::as_str),
@@ -438,6 +459,23 @@ mod tests {
         let both = [("degraded", Change::Ended), ("no_spare", Change::Ended)];
         assert_eq!(told(&ended), both);
         assert_eq!(all.open().count(), 0);
+    }
+
+    #[test]
+    fn of_an_array_that_does_not_answer_nothing_else_ends() {
+        let mut all = Conditions::default();
+        all.look(&[array("degraded", OUT)], "1");
+        // What its drives say is not how it is.
+        let began = all.look(&[array("unresponsive", WHOLE)], "2");
+        assert_eq!(told(&began), [("array_unresponsive", Change::Began)]);
+        assert_eq!(told(&all.look(&[array("unresponsive", WHOLE)], "3")), []);
+        let ended = all.look(&[array("stopping", WHOLE)], "4");
+        assert_eq!(told(&ended), [("array_unresponsive", Change::Ended)]);
+        all.look(&[array("unresponsive", WHOLE)], "5");
+        let ended = all.look(&[array("degraded", OUT)], "6");
+        assert_eq!(told(&ended), [("array_unresponsive", Change::Ended)]);
+        let still: Vec<Condition> = all.open().map(|open| open.condition).collect();
+        assert_eq!(still, [Condition::Degraded, Condition::NoSpare]);
     }
 
     #[test]

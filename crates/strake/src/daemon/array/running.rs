@@ -80,6 +80,10 @@ impl Default for Limits {
 /// does.
 const LOOKING_PATIENCE: Duration = Duration::from_secs(2);
 
+/// An array that has not answered for so long is shown as one that does not. `strake status` waits
+/// 5 s for its daemon, and Prometheus 10 s.
+const LOOK_PATIENCE: Duration = Duration::from_secs(4);
+
 /// How to start one array.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
@@ -618,7 +622,7 @@ impl Running {
     /// The same, with how long its members took.
     pub(crate) fn told(&self) -> Result<(ArrayJson, LatenciesJson), Failure> {
         self.with(|s| {
-            let status = s.status_now()?;
+            let status = s.status_within(LOOK_PATIENCE)?;
             let latencies = latency::of(&status, |id| s.path(id));
             Ok((self.shown(s, &status), latencies))
         })
@@ -626,7 +630,7 @@ impl Running {
     /// The same, with all that is counted of it.
     pub(crate) fn measured(&self) -> Result<Measured, Failure> {
         self.with(|s| {
-            let status = s.status_now()?;
+            let status = s.status_within(LOOK_PATIENCE)?;
             let geometry = Geometry::of(&status.superblock);
             let layout = &status.superblock.layout;
             Ok(Measured {
@@ -724,6 +728,10 @@ impl Running {
             links::unlink(&links::of_array(&self.name()), id);
         }
     }
+    /// It is being stopped, or was.
+    pub(crate) fn is_stopping(&self) -> bool {
+        asked(&self.serving).is_none()
+    }
     /// Asks its threads for a sign, unless it was stopped.
     pub(crate) fn heartbeat(&self) -> Option<Heartbeat> {
         asked(&self.serving).map(|serving| serving.heartbeat())
@@ -739,7 +747,7 @@ impl Running {
             let (counters, requests) = (s.counters(), s.request_latencies());
             // Counts and time of one moment: the status may have to be waited for.
             let served = self.since.elapsed();
-            let status = s.status_now()?;
+            let status = s.status_within(LOOK_PATIENCE)?;
             Ok(stats::of(&status, served, &counters, &requests, device))
         })
     }

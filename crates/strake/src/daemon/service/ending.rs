@@ -9,6 +9,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use strake_engine::event::{ArrayState, Command, Status};
+use strake_format::ArrayUuid;
 
 use crate::api::OutcomeJson;
 use crate::common::errors::{Code, Failure};
@@ -55,7 +56,10 @@ impl Service {
         }
         put_out_emptied(&running, &self.events);
         locked(&self.stopped).insert(running.uuid);
-        locked(&self.running).remove(&running.uuid);
+        let _ends = Ends {
+            service: self,
+            array: running.uuid,
+        };
         let busy = running.stop(&self.dir)?;
         locked(&self.left_behind).extend(busy.iter().cloned());
         Ok(outcome(name, true, "stopped").noted(&busy_notes(&busy)))
@@ -71,17 +75,16 @@ impl Service {
         if !self.changes.close(CLOSING_PATIENCE) {
             tracing::warn!("a change is still under way: its array is stopped all the same");
         }
-        let all = std::mem::take(&mut *locked(&self.running));
         let (done, ends) = channel();
         let mut left = 0;
-        for running in all.into_values() {
+        for running in self.all_running() {
             let (dir, done) = (self.dir.clone(), done.clone());
             let events = Arc::clone(&self.events);
             let name = running.name();
             let stop = move || {
                 end(&running, &dir, &events);
                 // Nobody may wait any more.
-                let _ = done.send(());
+                let _ = done.send(running.uuid);
             };
             let thread = std::thread::Builder::new().name(format!("stop {name}"));
             match thread.spawn(stop) {
@@ -93,15 +96,28 @@ impl Service {
         let until = Instant::now() + STOP_ALL_PATIENCE;
         while left > 0 {
             let patience = until.saturating_duration_since(Instant::now());
-            if ends.recv_timeout(patience).is_err() {
+            let Ok(ended) = ends.recv_timeout(patience) else {
                 tracing::error!(
                     arrays = left,
                     "arrays that do not stop are left as after a kill"
                 );
                 return;
-            }
+            };
+            locked(&self.running).remove(&ended);
             left -= 1;
         }
+    }
+}
+
+/// The stop of an array: when it is over, in whatever way, the array is in service no more.
+struct Ends<'a> {
+    service: &'a Service,
+    array: ArrayUuid,
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        locked(&self.service.running).remove(&self.array);
     }
 }
 

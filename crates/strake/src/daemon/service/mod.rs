@@ -2,8 +2,8 @@
 //!
 //! Invariants: changes (create, start, stop, destroy, add …) of one array are one at a time
 //! (`changes`), those of different arrays wait for nothing of each other; looking never waits for a
-//! change; an array is in `running` only while it serves. Verbs are idempotent and say whether they
-//! changed something.
+//! change; an array is in `running` from its start to the end of its stop. Verbs are idempotent and
+//! say whether they changed something.
 //!
 //! Deliberately absent: HTTP (api), looking for drives by itself (watch).
 
@@ -236,6 +236,11 @@ impl Service {
             .into_iter()
             .find(|r| r.name().as_str() == name || r.uuid.to_string() == name)
     }
+    /// The same, unless it is being stopped.
+    fn find_serving(&self, name: &str) -> Option<Arc<Running>> {
+        let running = self.find_running(name);
+        running.filter(|running| !running.is_stopping())
+    }
     /// The array in service of that name or uuid.
     pub(crate) fn running(&self, name: &str) -> Result<Arc<Running>, Failure> {
         if let Some(running) = self.find_running(name) {
@@ -244,63 +249,6 @@ impl Service {
         find::pick(self.scan(&[]), name)?;
         let cure = format!("strake start {name} first");
         Err(Failure::new(Code::NotServing, format!("{name} is not started")).cure(cure))
-    }
-
-    /// All arrays, running or not.
-    pub(crate) fn show(&self) -> Vec<ArrayJson> {
-        let mut all: Vec<ArrayJson> = self
-            .all_running()
-            .iter()
-            .filter_map(|r| r.json().ok())
-            .map(|array| self.placed(array))
-            .collect();
-        let known: Vec<String> = all.iter().map(|a| a.uuid.clone()).collect();
-        let others = self.scan(&[]);
-        all.extend(
-            others
-                .iter()
-                .filter(|a| !known.contains(&a.uuid.to_string()))
-                .map(|found| self.placed(found.stopped_json())),
-        );
-        let missing = self.missing_beside(&others);
-        let missing = missing.iter().map(|one| self.of_missing(one));
-        all.extend(missing.map(|array| self.with_alerts(array)));
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        all
-    }
-
-    /// One array, running or not.
-    pub(crate) fn show_one(&self, name: &str) -> Result<ArrayJson, Failure> {
-        if let Some(running) = self.find_running(name) {
-            return running.json().map(|array| self.placed(array));
-        }
-        match find::pick(self.scan(&[]), name) {
-            Ok(found) => Ok(self.placed(found.stopped_json())),
-            Err(failure) if failure.code == Code::ArrayNotFound => self.show_missing(name, failure),
-            Err(failure) => Err(failure),
-        }
-    }
-
-    /// An array with the channels of alerts that are to tell of it and do not.
-    pub(super) fn with_alerts(&self, array: ArrayJson) -> ArrayJson {
-        ArrayJson {
-            alerts_failing: self.alerts.failing(&array.name),
-            ..array
-        }
-    }
-
-    /// An array with what was said of it here.
-    pub(super) fn placed(&self, array: ArrayJson) -> ArrayJson {
-        let mut array = self.with_alerts(array);
-        self.events.explain_pauses(&mut array);
-        array.daemon = true;
-        match array.uuid.parse() {
-            Ok(uuid) => {
-                let array = self.dir.seats(uuid).shown(array);
-                view::with_placement(array, &self.dir.placement(uuid))
-            }
-            Err(_) => array,
-        }
     }
 
     /// Where a block lies.
@@ -453,14 +401,14 @@ impl Service {
     /// Starts an array as a user asks.
     pub(crate) fn start(&self, name: &str, request: StartRequest) -> Result<ArrayJson, Failure> {
         running::check_export(request.export.as_deref())?;
-        if let Some(running) = self.find_running(name) {
+        if let Some(running) = self.find_serving(name) {
             return running.json().map(|array| self.placed(array));
         }
         let found = find::pick(self.scan(&request.devices), name)?;
         let keys = vec![found.uuid.to_string(), found.name().to_string()];
         let _change = self.changes.begin(keys)?;
         // Somebody else may have started it meanwhile.
-        if let Some(running) = self.find_running(name) {
+        if let Some(running) = self.find_serving(name) {
             return running.json().map(|array| self.placed(array));
         }
         let own = self.dir.placement(found.uuid).degraded;

@@ -17,6 +17,7 @@ mod age;
 pub(crate) mod pool_backup;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use strake_engine::create::Definition;
 use strake_engine::event::DeviceInfo;
@@ -33,6 +34,7 @@ use crate::api::{ArrayJson, MemberJson, SettingsJson};
 use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
 use crate::daemon::array::opening;
+use crate::daemon::array::running::Running;
 use crate::daemon::events::Happened;
 use crate::daemon::service::Service;
 use crate::daemon::service::backup::age::{is_later, is_older, older, outdated, stale};
@@ -133,11 +135,18 @@ struct Wanted {
 }
 
 impl Service {
-    /// A backup of all arrays, running or not, and of pools.
-    pub(crate) fn backup(&self) -> BackupJson {
+    /// A backup of all arrays, running or not, and of pools. Of one in service that does not
+    /// answer, or stops, it has what the array's drives say.
+    ///
+    /// # Errors
+    /// An array in service does not answer, and its drives cannot be read: a backup without it
+    /// would pass for whole.
+    pub(crate) fn backup(&self) -> Result<BackupJson, Failure> {
         let mut arrays = Vec::new();
-        for running in self.all_running() {
-            let (Ok(status), Ok(json)) = (running.status(), running.json()) else {
+        let mut silent = Vec::new();
+        for (running, answer) in self.ask_all(|array| Ok((array.json()?, array.status()?))) {
+            let Ok((json, status)) = answer else {
+                silent.push(running);
                 continue;
             };
             let slots = &status.superblock.slots;
@@ -148,11 +157,21 @@ impl Service {
             };
             arrays.push(entry(&self.dir, &status.superblock, device));
         }
-        let mut stopped = self.scan(&[]);
-        stopped.retain(|found| !self.is_running(found.uuid));
-        arrays.extend(of_found(&self.dir, &stopped, &[]).arrays);
+        let mut others = self.scan(&[]);
+        others.retain(|found| {
+            let uuid = found.uuid.to_string();
+            !arrays.iter().any(|entry| entry.uuid == uuid)
+        });
+        let unread = |array: &&Arc<Running>| !others.iter().any(|found| found.uuid == array.uuid);
+        if let Some(array) = silent.iter().find(unread) {
+            let name = array.name();
+            let found = format!("{name} does not answer, and no drive says what it is");
+            let cure = format!("try again when strake show {name} says that it answers");
+            return Err(Failure::new(Code::NotServing, found).cure(cure));
+        }
+        arrays.extend(of_found(&self.dir, &others, &[]).arrays);
         arrays.sort_by(|a, b| a.name.cmp(&b.name));
-        document(arrays, &self.scan_pools())
+        Ok(document(arrays, &self.scan_pools()))
     }
 
     /// Makes the arrays and pools of a backup again that are not there any more.

@@ -9,6 +9,7 @@ use crate::api::{AlertTestRequest, AlertTestsJson, AlertsJson};
 use crate::common::errors::Failure;
 use crate::daemon::alerts::board::Board;
 use crate::daemon::alerts::message::Seen;
+use crate::daemon::array::running::Running;
 use crate::daemon::array::seats::Seat;
 use crate::daemon::service::Service;
 
@@ -29,20 +30,20 @@ impl Service {
     /// The arrays, as alerts tell of them; those that are not in service as of the last look at all
     /// drives.
     pub(crate) fn seen(&self) -> Vec<Seen> {
-        let running = self.all_running();
+        let running = self.ask_all(Running::json);
         let missing = self.told_missing().into_iter().map(|one| one.json);
         let others = self.not_running().into_iter().chain(missing);
         let others = others.map(|array| Seen {
             array,
             ..Seen::default()
         });
-        let seen = running.iter().filter_map(|running| {
-            let array = self.placed(running.json().ok()?);
+        let seen = running.into_iter().map(|(running, answer)| {
+            let array = self.placed(answer.unwrap_or_else(|_| self.unanswered(&running)));
             let seats = self.dir.seats(running.uuid);
             let slots = array.members.iter().filter_map(|member| member.slot);
             let drives = slots.filter_map(|slot| Some((slot, called(seats.seat(slot)?)?)));
             let drives: BTreeMap<u8, String> = drives.collect();
-            Some(Seen { array, drives })
+            Seen { array, drives }
         });
         seen.chain(others).collect()
     }

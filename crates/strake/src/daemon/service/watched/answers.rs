@@ -1,0 +1,136 @@
+//! What arrays are shown as: those in service by what they answer, others by what their drives say.
+//!
+//! Invariants: arrays in service are asked at the same time, so that those that do not answer cost
+//! a look one patience, however many they are; an array in service is never shown as stopped: it is
+//! `unresponsive` while its threads do not answer, and `stopping` until its stop has ended.
+//!
+//! Deliberately absent: asking drives while arrays are only counted (`unanswered` goes by the last
+//! look at all drives).
+
+use std::sync::Arc;
+use std::thread;
+
+use crate::api::ArrayJson;
+use crate::common::errors::{Code, Failure};
+use crate::daemon::array::running::Running;
+use crate::daemon::service::Service;
+use crate::drives::find;
+use crate::view;
+
+impl Service {
+    /// Asks each array in service the same, all at once.
+    pub(crate) fn ask_all<T: Send>(
+        &self,
+        ask: impl Fn(&Running) -> Result<T, Failure> + Sync,
+    ) -> Vec<(Arc<Running>, Result<T, Failure>)> {
+        let all = self.all_running();
+        thread::scope(|scope| {
+            let ask = &ask;
+            let asked = all.into_iter().map(|running| {
+                let asked = Arc::clone(&running);
+                let asks = move || ask(&asked);
+                let thread = thread::Builder::new().name(format!("ask {}", running.name()));
+                (running, thread.spawn_scoped(scope, asks))
+            });
+            let asked: Vec<_> = asked.collect();
+            let answer = |(running, thread): (Arc<Running>, _)| {
+                let answer = match thread {
+                    Ok(thread) => thread::ScopedJoinHandle::join(thread)
+                        .unwrap_or_else(|_| Err(panicked(&running))),
+                    // It has to wait for its turn.
+                    Err(_) => ask(&running),
+                };
+                (running, answer)
+            };
+            asked.into_iter().map(answer).collect()
+        })
+    }
+
+    /// All arrays, running or not.
+    pub(crate) fn show(&self) -> Vec<ArrayJson> {
+        let answers = self.ask_all(Running::json);
+        let others = self.scan(&[]);
+        let mut all: Vec<ArrayJson> = Vec::new();
+        for (running, answer) in answers {
+            let array = answer.unwrap_or_else(|_| self.unanswered(&running));
+            all.push(self.placed(array));
+        }
+        let known: Vec<String> = all.iter().map(|a| a.uuid.clone()).collect();
+        all.extend(
+            others
+                .iter()
+                .filter(|a| !known.contains(&a.uuid.to_string()))
+                .map(|found| self.placed(found.stopped_json())),
+        );
+        let missing = self.missing_beside(&others);
+        let missing = missing.iter().map(|one| self.of_missing(one));
+        all.extend(missing.map(|array| self.with_alerts(array)));
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// One array, running or not.
+    pub(crate) fn show_one(&self, name: &str) -> Result<ArrayJson, Failure> {
+        if let Some(running) = self.find_running(name) {
+            let array = running.json().unwrap_or_else(|_| self.unanswered(&running));
+            return Ok(self.placed(array));
+        }
+        match find::pick(self.scan(&[]), name) {
+            Ok(found) => Ok(self.placed(found.stopped_json())),
+            Err(failure) if failure.code == Code::ArrayNotFound => self.show_missing(name, failure),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// An array in service that does not answer, or stops: by what its drives said at the last look
+    /// at all drives. No drive is asked.
+    pub(crate) fn unanswered(&self, running: &Running) -> ArrayJson {
+        let uuid = running.uuid.to_string();
+        let found = self.last_found().into_iter().find(|a| a.uuid == uuid);
+        let state = match running.is_stopping() {
+            true => "stopping",
+            false => "unresponsive",
+        };
+        let device = running.record().ublk;
+        ArrayJson {
+            name: running.name().to_string(),
+            uuid,
+            state: state.to_owned(),
+            startable: None,
+            not_found: false,
+            device: device.map(|id| format!("/dev/ublkb{id}")),
+            ..found.unwrap_or_default()
+        }
+    }
+
+    /// An array with the channels of alerts that are to tell of it and do not.
+    pub(crate) fn with_alerts(&self, array: ArrayJson) -> ArrayJson {
+        ArrayJson {
+            alerts_failing: self.alerts.failing(&array.name),
+            ..array
+        }
+    }
+
+    /// An array with what was said of it here.
+    pub(crate) fn placed(&self, array: ArrayJson) -> ArrayJson {
+        let mut array = self.with_alerts(array);
+        self.events.explain_pauses(&mut array);
+        array.daemon = true;
+        match array.uuid.parse() {
+            Ok(uuid) => {
+                let array = self.dir.seats(uuid).shown(array);
+                view::with_placement(array, &self.dir.placement(uuid))
+            }
+            Err(_) => array,
+        }
+    }
+}
+
+/// What is said of an array that could not be asked for a fault of this program.
+fn panicked(running: &Running) -> Failure {
+    let found = format!(
+        "looking at {} ended with a panic: see the log",
+        running.name()
+    );
+    Failure::new(Code::NotServing, found)
+}
