@@ -678,6 +678,7 @@ export interface Volume {
   device: string | null;
   extents: number;
   name: string;
+  not_served?: string | null;
   size_bytes: number;
   uuid: string;
 }

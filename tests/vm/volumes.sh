@@ -76,6 +76,106 @@ scenario_volumes() {
     ! dmesg | grep -iE 'I/O error|critical (target|medium) error' || fail "the kernel saw an I/O error"
 }
 
+# held_start BLOCK-DEVICE: a program that has the device's other side, /dev/ublkcN, open. The kernel lets one process have it, so
+# no daemon can serve the device meanwhile.
+held_start() {
+    local side=${1/ublkb/ublkc}
+    rm -f "$RUN/held"
+    bash -c 'exec 8<>"$1" && touch "$2" && exec sleep infinity' - "$side" "$RUN/held" </dev/null >/dev/null 2>&1 &
+    echo $! >"$RUN/holder.pid"
+    wait_for 10 "a program that has $side open" test -e "$RUN/held"
+}
+
+held_stop() {
+    kill -KILL "$(cat "$RUN/holder.pid")"
+    rm -f "$RUN/holder.pid"
+}
+
+lay_anew_more() { [ ! -e "$RUN/holder.pid" ] || held_stop; }
+
+serves_on() { [ "$(volume "$1" .device)" = "$2" ]; }
+noted() { strake events --json | grep -q "\"event\":\"$1\""; }
+no_ublk() { ! compgen -G '/dev/ublk[bc]*' >/dev/null; }
+
+# unserved NAME: it is not served, and `show` says why.
+unserved() { [ "$(volume "$1" .device)" = null ] && [ -n "$(volume "$1" '.not_served // ""')" ]; }
+
+two_volumes() {
+    daemon_start
+    create data 5 -- 0 1 2
+    strake volume create data fs --size 400M
+    strake volume create data raw --size 100M
+}
+
+# The device of a killed daemon cannot be taken over at first: its users wait, and are served without a hand.
+scenario_left_behind() {
+    local fs raw
+    two_volumes
+    fs=$(volume_device fs)
+    raw=$(volume_device raw)
+    known_on "$fs"
+    daemon_kill
+    held_start "$fs"
+    daemon_start
+    wait_for 90 "the other volume" serves_on raw "$raw"
+    wait_for 60 "a word of the volume that is not served" unserved fs
+    say "not served: $(volume fs .not_served)"
+    strake show data | grep "fs is not served"
+    noted volume_not_served || fail "no event says that the volume is not served"
+
+    # A stop does not forget the device, and neither does a start that cannot have it.
+    refused volume delete data fs --yes | grep -q volume-in-use || fail "deleted under its users"
+    strake stop data
+    [ -b "$fs" ] || fail "the stop took a device that is in use"
+    refused start data --export nbd | tee "$RUN/refused.text"
+    grep -q "volume fs .*$fs is mounted" "$RUN/refused.text" || fail "it is not said what uses it"
+    grep -q -- "--export ublk" "$RUN/refused.text" || fail "no cure that works"
+    refused destroy data --yes | grep -q -- "--export ublk" || fail "destroyed under its users"
+    strake start data
+    unserved fs || fail "it is served while another program has it"
+
+    held_stop
+    wait_for 90 "the volume that was left behind" serves_on fs "$fs"
+    noted volume_served || fail "no event says that the volume is served"
+    known_is_there
+    umount_fs
+    user xfs_repair -n "$fs"
+    strake stop data
+    no_ublk || fail "the stop left a device"
+}
+
+# What a killed daemon left and nothing uses goes with what was to have it.
+scenario_left_unused() {
+    local fs n
+    two_volumes
+    daemon_kill
+    ! no_ublk || fail "the kill left no device"
+    strake destroy data --yes
+    no_ublk || fail "destroy left $(echo /dev/ublk*)"
+
+    daemon_start
+    create data 5 -- 0 1 2
+    daemon_kill
+    for n in 0 1 2; do host unplug "$n"; done
+    strake forget data
+    no_ublk || fail "forget left $(echo /dev/ublk*)"
+    for n in 0 1 2; do host plug "$n"; done
+
+    daemon_start
+    wait_state data optimal 60
+    strake volume create data fs --size 400M --force --yes
+    fs=$(volume_device fs)
+    daemon_kill
+    held_start "$fs"
+    daemon_start
+    wait_for 90 "a word of the volume that is not served" unserved fs
+    strake stop data
+    held_stop
+    strake start data --export nbd
+    no_ublk || fail "a start without ublk left $(echo /dev/ublk*)"
+    volume fs .device | grep -q '^nbd+unix' || fail "it is not served over NBD"
+}
+
 keeps_drives() { false; }
 
 run_all "$@"

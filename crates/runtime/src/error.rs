@@ -21,6 +21,34 @@ pub enum ServeError {
     /// The kernel has no ublk driver, or the user may not use it.
     #[error("no ublk: {0}")]
     NoUblk(String),
+    /// Another process serves the ublk device.
+    #[error("process {pid} serves /dev/ublkb{id}")]
+    UblkServed {
+        /// N of /dev/ublkbN.
+        id: u32,
+        /// The process.
+        pid: i32,
+    },
+    /// The ublk device that was left behind moves data in a way that this process cannot.
+    #[error("/dev/ublkb{id} was left behind in the ublk mode {left}, and this process has {now}")]
+    UblkMode {
+        /// N of /dev/ublkbN.
+        id: u32,
+        /// The mode of the device.
+        left: &'static str,
+        /// The mode of this process.
+        now: &'static str,
+    },
+    /// The ublk device that was left behind is larger than what it is to serve.
+    #[error("/dev/ublkb{id} was left behind with {left_bytes} bytes, and there are {bytes} now")]
+    UblkSize {
+        /// N of /dev/ublkbN.
+        id: u32,
+        /// Bytes that its users see.
+        left_bytes: u64,
+        /// Bytes that there are.
+        bytes: u64,
+    },
     /// A syscall failed.
     #[error("{action}: {source}")]
     Io {

@@ -31,6 +31,7 @@ mod thread;
 
 pub use device::{Device, DeviceError, MemberImage, OpenMode, lock_holder};
 pub use error::ServeError;
+pub use export::ublk::UblkDevices;
 pub use export::{Export, ExportKind, UblkExport};
 pub use mail::Answer;
 pub use mail::local::LocalClient;

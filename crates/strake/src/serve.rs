@@ -28,6 +28,7 @@ use crate::daemon::home::{self, Home, Look};
 use crate::daemon::manager;
 use crate::daemon::service::Service;
 use crate::daemon::service::pools;
+use crate::daemon::service::volumes;
 use crate::daemon::service::watched::health;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
@@ -174,7 +175,7 @@ async fn gone(home: &Arc<Mutex<Home>>) -> Result<UnixListener, Failure> {
 
 /// What is done from time to time.
 fn work(service: &Arc<Service>, tasks: &mut JoinSet<()>) {
-    let work: [(_, fn(&Service), _); 4] = [
+    let work: [(_, fn(&Service), _); 5] = [
         (
             health::PERIOD_NEW,
             Service::ask_new_drives,
@@ -194,6 +195,11 @@ fn work(service: &Arc<Service>, tasks: &mut JoinSet<()>) {
             pools::PERIOD,
             Service::feed_from_pools,
             "no array takes from a pool any more",
+        ),
+        (
+            volumes::PERIOD,
+            Service::serve_volumes,
+            "no volume is tried again by itself any more",
         ),
     ];
     for (period, work, without) in work {

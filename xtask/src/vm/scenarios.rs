@@ -216,13 +216,25 @@ pub(crate) const BOOTS: [Boot; 16] = [
         drives: 5,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 40,
+        usual_s: 110,
         limit_s: 1800,
         ublk_mode: Some(AUTO_BUFFER),
-        scenarios: &[scenario(
-            "volumes",
-            "xfs on one volume, fio on the other: SIGKILL, growth while mounted, a drive is pulled",
-        )],
+        scenarios: &[
+            scenario(
+                "volumes",
+                "xfs on one volume, fio on the other: SIGKILL, growth while mounted, a drive is \
+                 pulled",
+            ),
+            scenario(
+                "left-behind",
+                "a killed daemon's device of a mounted volume cannot be taken over at first",
+            ),
+            scenario(
+                "left-unused",
+                "devices that a killed daemon left go with destroy, forget and a start without \
+                 ublk",
+            ),
+        ],
     },
     Boot {
         name: "care",

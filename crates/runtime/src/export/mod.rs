@@ -7,6 +7,7 @@
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use strake_engine::{Geometry, VolumeMap};
 
@@ -77,6 +78,15 @@ impl Export {
             Export::Nbd { .. } | Export::None => None,
         }
     }
+}
+
+/// A ublk device that an earlier process left behind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    /// N of /dev/ublkbN.
+    pub(crate) id: u32,
+    /// How long it may stay busy until it can be taken over.
+    pub(crate) patience: Duration,
 }
 
 /// The array, or a volume of it, as an export sees it.
@@ -226,10 +236,10 @@ impl Plan {
         self,
         target: Target,
         socket: &Path,
-        recover: Option<u32>,
+        left: Option<Left>,
     ) -> Result<Running, ServeError> {
         match self {
-            Plan::Ublk(driver) => driver.serve(&target, recover).map(Running::Ublk),
+            Plan::Ublk(driver) => driver.serve(&target, left).map(Running::Ublk),
             Plan::Nbd => nbd::Server::start(socket, target)
                 .map(Running::Nbd)
                 .map_err(|e| ServeError::io("open the NBD socket", e)),

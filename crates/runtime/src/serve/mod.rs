@@ -40,7 +40,7 @@ use crate::device::set::Devices;
 use crate::device::watch::Watch;
 use crate::device::{Device, MemberImage};
 use crate::error::ServeError;
-use crate::export::{self, Export, ExportKind, InFlight, Plan, Running, ublk};
+use crate::export::{self, Export, ExportKind, InFlight, Left, Plan, Running, ublk};
 use crate::mail::local::LocalClient;
 use crate::mail::shape::Shape;
 use crate::mail::{Mail, Mailbox, Peers};
@@ -167,8 +167,7 @@ fn prepare(mut config: ServeConfig) -> Result<Prepared, ServeError> {
     for (device, image) in std::mem::take(&mut config.members) {
         granularity = granularity.max(device.info().granularity_bytes);
         image.superblock.name.as_str().clone_into(&mut name);
-        let uuid = image.superblock.array.0;
-        tag = u64::from_be_bytes(uuid[..8].try_into().expect("a uuid has 16 bytes"));
+        tag = ublk::UblkDevices::tag(&image.superblock.array.0);
         let info = device.info();
         all.push(found(devices.add(device), info, image));
     }
@@ -298,7 +297,11 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
     if carved {
         return Ok((serving, events));
     }
-    match plan.serve(serving.target(), &serving.nbd_socket, config.recover_ublk) {
+    let left = config.recover_ublk.map(|id| Left {
+        id,
+        patience: ublk::RECOVERY_PATIENCE,
+    });
+    match plan.serve(serving.target(), &serving.nbd_socket, left) {
         Ok(running) => {
             *serving.running() = Some(running);
             Ok((serving, events))

@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use strake_engine::event::{Op, RequestError, Slices};
 use strake_engine::volumes::{Step, VolumeMap};
@@ -18,7 +19,7 @@ use strake_format::{
 };
 
 use crate::error::ServeError;
-use crate::export::{Export, ExportKind, Plan, Running, Target};
+use crate::export::{Export, ExportKind, Left, Plan, Running, Target, ublk};
 use crate::mail::VolumeView;
 use crate::mail::local::LocalClient;
 use crate::serve::Serving;
@@ -41,6 +42,8 @@ pub struct VolumeExport {
     pub nbd_socket: PathBuf,
     /// Number of a ublk device that a daemon killed before left behind, to be recovered.
     pub recover_ublk: Option<u32>,
+    /// How long that may stay busy.
+    pub patience: Duration,
 }
 
 /// A volume that is served.
@@ -70,7 +73,8 @@ fn plan(
 ) -> Result<Plan, ServeError> {
     match Plan::choose(kind, requests, left)? {
         Plan::Ublk(driver) if !driver.shares_memory() => match kind {
-            ExportKind::Auto => Ok(Plan::Nbd),
+            // Only ublk can answer the users of a device that was left behind.
+            ExportKind::Auto if left.is_none() => Ok(Plan::Nbd),
             _ => Err(ServeError::NoUblk(
                 "volumes need a driver with user copy (Linux 6.5)".into(),
             )),
@@ -94,7 +98,7 @@ impl Serving {
         if let Some(export) = self.volume_export(volume.uuid) {
             return Ok(export);
         }
-        let tag = u64::from_be_bytes(volume.uuid.0[..8].try_into().expect("16 bytes"));
+        let tag = ublk::UblkDevices::tag(&volume.uuid.0);
         let view = VolumeView::new(volume.map);
         let target = Target {
             name: volume.name,
@@ -103,7 +107,11 @@ impl Serving {
             ..self.target()
         };
         let plan = plan(self.export_kind, self.requests, volume.recover_ublk)?;
-        let running = plan.serve(target, &volume.nbd_socket, volume.recover_ublk)?;
+        let left = volume.recover_ublk.map(|id| Left {
+            id,
+            patience: volume.patience,
+        });
+        let running = plan.serve(target, &volume.nbd_socket, left)?;
         let export = running.export();
         self.served(|volumes| volumes.insert(volume.uuid, Served { view, running }));
         Ok(export)

@@ -36,6 +36,9 @@ pub(crate) struct VolumeJson {
     /// RFC 3339.
     pub(crate) created: String,
     pub(crate) device: Option<String>,
+    /// Why it has no device; it is tried again.
+    #[serde(default)]
+    pub(crate) not_served: Option<String>,
 }
 
 /// Body of the request that makes a volume.

@@ -939,7 +939,14 @@ pub(crate) fn volume_table(volumes: &[VolumeJson]) -> String {
             or_dash(volume.device.as_ref()),
         ]);
     }
-    table.text(2)
+    let unserved = volumes.iter().filter_map(|volume| {
+        let why = volume.not_served.as_ref()?;
+        let name = &volume.name;
+        Some(format!(
+            "  {name} is not served: {why}; it is tried again by itself\n"
+        ))
+    });
+    table.text(2) + &unserved.collect::<String>()
 }
 
 #[cfg(test)]

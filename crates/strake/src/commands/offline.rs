@@ -19,8 +19,10 @@ use crate::common::errors::{Code, Failure};
 use crate::common::log;
 use crate::common::process::EndSignals;
 use crate::common::size;
+use crate::daemon::array::left;
+use crate::daemon::array::left::Before;
 use crate::daemon::array::running;
-use crate::daemon::array::running::{Limits, Start};
+use crate::daemon::array::running::{Limits, Running, Start};
 use crate::daemon::events::EventLog;
 use crate::daemon::events::journal;
 use crate::daemon::service;
@@ -28,8 +30,9 @@ use crate::daemon::service::ending::{QUIET_PATIENCE, note_unclean};
 use crate::daemon::service::pools::{Pools, check_named};
 use crate::daemon::service::rename;
 use crate::daemon::service::scrubs;
+use crate::daemon::service::volumes;
 use crate::daemon::sources::Sources;
-use crate::daemon::state::{keep_placement, may_keep};
+use crate::daemon::state::{Dir, keep_placement, may_keep};
 use crate::drives::destroy;
 use crate::drives::find;
 use crate::drives::find::FoundArray;
@@ -250,7 +253,10 @@ pub(crate) fn destroy(
     dry_run: bool,
 ) -> Result<OutcomeJson, Failure> {
     let found = found(context, name)?;
-    running::not_left_in_use(&context.dir, found.uuid)?;
+    let left = left::unused(&context.dir, found.uuid, name, Before::Destroy)?;
+    if !dry_run {
+        left::delete(&context.dir, found.uuid, &left)?;
+    }
     let what = destroy::found(&found, dry_run)?;
     if dry_run {
         return Ok(service::outcome(name, false, &what));
@@ -421,6 +427,25 @@ pub(crate) fn examine(context: &Context, device: &Path) -> Ended {
     Ok(0)
 }
 
+/// Waits until the process is asked to end. Meanwhile volumes that could not be served are tried
+/// again.
+async fn serve_until(signals: EndSignals, running: &Arc<Running>, dir: &Dir, log: &Arc<EventLog>) {
+    let mut ticks = tokio::time::interval(volumes::PERIOD);
+    let mut asked = std::pin::pin!(signals.asked());
+    loop {
+        tokio::select! {
+            () = &mut asked => return,
+            _ = ticks.tick() => {}
+        }
+        let (running, dir, log) = (Arc::clone(running), dir.clone(), Arc::clone(log));
+        // It is waited for: a volume must not be served when the array stops.
+        let tried = tokio::task::spawn_blocking(move || running.serve_volumes(&dir, &log));
+        if let Ok(Err(failure)) = tried.await {
+            tracing::debug!(%failure, "no volume is tried again");
+        }
+    }
+}
+
 /// Serves one array until the process is asked to end.
 pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> Ended {
     log::to_stderr("warn");
@@ -463,9 +488,9 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         let _within = runtime.enter();
         EndSignals::catch()?
     };
-    let running = running::start(&context.dir, &log, &found, &how)?;
+    let running = Arc::new(running::start(&context.dir, &log, &found, &how)?);
     let ended = running.json().and_then(|array| context.array(&array));
-    runtime.block_on(signals.asked());
+    runtime.block_on(serve_until(signals, &running, &context.dir, &log));
     match running.not_in_use() {
         Ok(()) => {
             // The log names devices that stay busy.

@@ -735,6 +735,15 @@ impl From<ServeError> for Failure {
             ServeError::Start(start) => start.into(),
             ServeError::Device(device) => device.into(),
             ServeError::NoUblk(why) => Failure::new(Code::NoUblk, format!("no ublk: {why}")),
+            ServeError::UblkServed { pid, .. } => {
+                let cure = format!("end process {pid} first");
+                Failure::new(Code::ArrayInUse, error.to_string()).cure(cure)
+            }
+            ServeError::UblkMode { left, .. } => {
+                let cure = format!("start the daemon with STRAKE_UBLK_MODE={left}");
+                Failure::new(Code::NoUblk, error.to_string()).cure(cure)
+            }
+            ServeError::UblkSize { .. } => Failure::new(Code::ArrayInUse, error.to_string()),
             ServeError::Io { action, source } => Failure::io(action, &source),
             ServeError::MembersFailed(_) => Failure::new(Code::DeviceFailed, error.to_string()),
             ServeError::MemoryLimit {

@@ -373,6 +373,17 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
             ("volume_renamed", Info, "A volume has another name."),
             ("volume_deleted", Info, "A volume was deleted."),
             (
+                "volume_not_served",
+                Warning,
+                "A volume has no device: the effect says which, and why. It is tried again by \
+                 itself, less and less often.",
+            ),
+            (
+                "volume_served",
+                Info,
+                "It is served after all; the effect is the volume and its device.",
+            ),
+            (
                 "volume_change_in_doubt",
                 Warning,
                 "A change of volumes failed and may be found done at the next start; or a start \

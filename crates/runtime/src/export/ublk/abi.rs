@@ -37,6 +37,7 @@ pub(super) enum Command {
     GetFeatures = read_control(0x13),
     DelDevAsync = read_control(0x14),
     UpdateSize = change_control(0x15),
+    TryStopDev = change_control(0x17),
 }
 
 /// Commands to /dev/ublkcN.
@@ -66,6 +67,9 @@ pub(super) const F_AUTO_BUF_REG: u64 = 1 << 11;
 
 /// Commands come in batches.
 pub(super) const F_BATCH_IO: u64 = 1 << 15;
+
+/// A device can be stopped on condition that nothing has it open.
+pub(super) const F_SAFE_STOP_DEV: u64 = 1 << 17;
 
 /// The driver's features, by the header's names in lower case; the place is the bit.
 const FEATURES: [&str; 20] = [
@@ -100,7 +104,11 @@ pub(super) fn feature_names(flags: u64) -> Vec<&'static str> {
         .collect()
 }
 
-/// The server of the device is gone (or none was ever there).
+/// The device has no disk: its server had not started it yet, or had stopped it.
+pub(super) const STATE_DEAD: u16 = 0;
+/// A process serves it.
+pub(super) const STATE_LIVE: u16 = 1;
+/// Its server is gone, and requests wait for the next.
 pub(super) const STATE_QUIESCED: u16 = 2;
 
 /// What a request asks: the low byte of `op_flags`.
@@ -157,6 +165,7 @@ pub(super) struct Descriptor {
 
 const _: () = assert!(size_of::<Descriptor>() == DESCRIPTOR_BYTES as usize);
 const _: () = assert!(Command::AddDev as u32 == 0xc020_7504 && FETCH_REQ == 0xc010_7520);
+const _: () = assert!(Command::TryStopDev as u32 == 0xc020_7517);
 
 /// `struct ublksrv_ctrl_cmd`, in the 80 bytes of a big submission entry.
 #[derive(Clone, Copy, Debug)]

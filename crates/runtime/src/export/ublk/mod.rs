@@ -14,11 +14,14 @@
 //! mix: their memory differs.
 //!
 //! Invariants: one queue is served by one thread; control commands run on the caller's thread,
-//! never on a shard's (START_DEV reads the partition table through the shards). Deliberately
-//! absent: unprivileged devices, and drivers before 6.4.
+//! never on a shard's (START_DEV reads the partition table through the shards), and no longer than
+//! a bound (`patience_of`); a device left behind that cannot be taken over is never replaced by a
+//! new one, for its users wait for this one. Deliberately absent: unprivileged devices, and drivers
+//! before 6.4.
 
 mod abi;
 mod batch;
+mod left;
 mod queue;
 mod waiting;
 
@@ -36,9 +39,10 @@ use std::time::{Duration, Instant};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use strake_engine::units::ShardNo;
 
-use super::{Target, UblkExport};
+use super::{Left, Target, UblkExport};
 use crate::error::ServeError;
 use crate::mail::{Data, Mail, Mode, QueueStart};
+pub use left::UblkDevices;
 pub(crate) use queue::{Event, Queue, Stock};
 pub(crate) use waiting::QueueMemory;
 
@@ -58,9 +62,21 @@ const MAX_IO_COPY: u32 = 256 << 10;
 /// Largest discard or write-zeroes request: 1 GiB. What regions are longer is given back in parts.
 const MAX_RANGE_SECTORS: u32 = 1 << 21;
 /// How long the driver may take to notice that the old server is gone.
-const RECOVERY_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a queue may take to close, or a device node to appear.
+pub(crate) const RECOVERY_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a queue may take to close, a device node to appear, or the driver to answer a command
+/// that waits for no request.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// And a command that waits for requests: longer than members that do not answer hold them up.
+const REQUESTS_PATIENCE: Duration = Duration::from_secs(320);
+
+/// How long a control command may take. START_DEV reads the partition table, STOP_DEV waits for
+/// requests in flight.
+fn patience_of(command: Command) -> Duration {
+    match command {
+        Command::StartDev | Command::StopDev => REQUESTS_PATIENCE,
+        _ => PATIENCE,
+    }
+}
 
 /// Asks for the driver's module, once in the life of the process: a kernel that has none has none
 /// later either. The program is the kernel's own choice, by its absolute path.
@@ -97,6 +113,8 @@ pub(crate) struct Driver {
     features: u64,
     /// Requests of all queues together, where they are bounded.
     requests: Option<NonZeroU32>,
+    /// The kernel still works at a command that took too long: no other is given to it.
+    overdue: bool,
 }
 
 impl std::fmt::Debug for Driver {
@@ -136,6 +154,7 @@ impl Driver {
             mode: Mode::new(Data::UserCopy, false),
             features: 0,
             requests,
+            overdue: false,
         };
         driver.features = driver.ask_features()?;
         let wanted = std::env::var("STRAKE_UBLK_MODE").ok();
@@ -146,7 +165,7 @@ impl Driver {
     /// What the driver can. One that does not know the question is that of 6.4.
     fn ask_features(&mut self) -> Result<u64, String> {
         let mut features = [0; 8];
-        match self.command_out(Command::GetFeatures, u32::MAX, &mut features) {
+        match self.command_with(Command::GetFeatures, u32::MAX, &mut features) {
             Ok(_) => Ok(u64::from_ne_bytes(features)),
             Err(error) => match error.raw_os_error() {
                 Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY) => Ok(abi::F_CMD_IOCTL_ENCODE
@@ -186,86 +205,89 @@ impl Driver {
         }
     }
 
-    fn run(&mut self, command: Command, control: ControlCommand) -> io::Result<i32> {
+    /// Gives a command to the driver, with memory that it reads or writes, and waits for the answer.
+    fn run(
+        &mut self,
+        command: Command,
+        device: u32,
+        data: u64,
+        bytes: &mut [u8],
+    ) -> io::Result<i32> {
+        if self.overdue {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut memory: Box<[u8]> = (*bytes).into();
+        let (len, addr) = (memory.len() as u16, memory.as_mut_ptr() as u64);
+        let control = ControlCommand {
+            device,
+            len,
+            addr: if len == 0 { 0 } else { addr },
+            data,
+        };
         let entry = opcode::UringCmd80::new(types::Fd(self.control.as_raw_fd()), command as u32)
             .cmd(control.bytes())
             .build();
-        // SAFETY: the memory that `addr` names is borrowed by the callers until this returns, and
-        // this waits for the completion.
+        // SAFETY: the memory that `addr` names lives until the completion has come, or for ever.
         unsafe { self.ring.submission().push(&entry) }.expect("one command at a time");
-        loop {
-            match self.ring.submit_and_wait(1) {
+        let until = Instant::now() + patience_of(command);
+        let answer = loop {
+            if let Some(done) = self.ring.completion().next() {
+                break done.result();
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let left = types::Timespec::from(left);
+            let wait = types::SubmitArgs::new().timespec(&left);
+            match self.ring.submitter().submit_with_args(1, &wait) {
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ETIME) => {
+                    if Instant::now() < until {
+                        continue;
+                    }
+                    // The kernel may still read or write it.
+                    Box::leak(memory);
+                    self.overdue = true;
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
                 Err(error) => panic!("io_uring_enter fails on a ring that worked: {error}"),
                 Ok(_) => {}
             }
-            if let Some(done) = self.ring.completion().next() {
-                return match done.result() {
-                    errno if errno < 0 => Err(io::Error::from_raw_os_error(-errno)),
-                    value => Ok(value),
-                };
-            }
+        };
+        bytes.copy_from_slice(&memory);
+        match answer {
+            errno if errno < 0 => Err(io::Error::from_raw_os_error(-errno)),
+            value => Ok(value),
         }
     }
 
     fn command(&mut self, command: Command, device: u32, data: u64) -> io::Result<i32> {
-        self.run(
-            command,
-            ControlCommand {
-                device,
-                len: 0,
-                addr: 0,
-                data,
-            },
-        )
+        self.run(command, device, data, &mut [])
     }
 
-    fn command_in(&mut self, command: Command, device: u32, bytes: &[u8]) -> io::Result<i32> {
-        let (len, addr) = (bytes.len() as u16, bytes.as_ptr() as u64);
-        self.run(
-            command,
-            ControlCommand {
-                device,
-                len,
-                addr,
-                data: 0,
-            },
-        )
-    }
-
-    fn command_out(&mut self, command: Command, device: u32, bytes: &mut [u8]) -> io::Result<i32> {
-        let (len, addr) = (bytes.len() as u16, bytes.as_mut_ptr() as u64);
-        self.run(
-            command,
-            ControlCommand {
-                device,
-                len,
-                addr,
-                data: 0,
-            },
-        )
-    }
-
-    fn info(&mut self, id: u32) -> io::Result<DeviceInfo> {
-        let mut bytes = [0; DeviceInfo::BYTES];
-        self.command_out(Command::GetDevInfo, id, &mut bytes)?;
-        Ok(DeviceInfo::from_bytes(&bytes))
+    fn command_with(&mut self, command: Command, device: u32, bytes: &mut [u8]) -> io::Result<i32> {
+        self.run(command, device, 0, bytes)
     }
 
     /// Makes the block device, or takes over the one that a killed server left.
     pub(crate) fn serve(
         mut self,
         target: &Target,
-        recover: Option<u32>,
+        left: Option<Left>,
     ) -> Result<Device, ServeError> {
-        let left = recover.and_then(|id| Some((id, self.info(id).ok()?)));
-        if let Some((id, info)) = left {
-            match self.recover(target, id, info)? {
-                Some(ends) => return Ok(Device::new(self, &info, ends)),
-                None => tracing::warn!(id, "the ublk device left behind is not this array's"),
+        let Some(left) = left else {
+            return self.create(target, None);
+        };
+        let info = self.info(left.id);
+        let info = info.map_err(|e| ServeError::io("ask for the ublk device", e))?;
+        match info.filter(|info| info.tag == target.tag) {
+            None => tracing::warn!(left.id, "the ublk device left behind is not this array's"),
+            // Its server was killed before it started the disk, or after it had stopped it.
+            Some(info) if info.state == abi::STATE_DEAD => self.delete_left(left.id)?,
+            Some(info) => {
+                let ends = self.recover(target, left, info)?;
+                return Ok(Device::new(self, &info, ends));
             }
         }
-        self.create(target, recover)
+        self.create(target, Some(left.id))
     }
 
     fn create(mut self, target: &Target, wanted: Option<u32>) -> Result<Device, ServeError> {
@@ -289,7 +311,7 @@ impl Driver {
             .map_err(|e| ServeError::io("add a ublk device", e))?;
         let id = info.id;
         let set_up = self.set_params(target, &info).and_then(|()| {
-            let ends = start_queues(target, &info, self.mode)?;
+            let ends = start_queues(target, &info, self.mode, PATIENCE)?;
             self.command(Command::StartDev, id, u64::from(std::process::id()))
                 .map_err(|e| ServeError::io("start the ublk device", e))?;
             Ok(ends)
@@ -308,7 +330,7 @@ impl Driver {
     fn add(&mut self, info: DeviceInfo, wanted: Option<u32>) -> io::Result<DeviceInfo> {
         for id in wanted.into_iter().chain([u32::MAX]) {
             let mut bytes = DeviceInfo { id, ..info }.bytes();
-            match self.command_out(Command::AddDev, id, &mut bytes) {
+            match self.command_with(Command::AddDev, id, &mut bytes) {
                 Ok(_) => return Ok(DeviceInfo::from_bytes(&bytes)),
                 Err(error) if error.raw_os_error() == Some(libc::EEXIST) && id != u32::MAX => {}
                 Err(error) => return Err(error),
@@ -319,7 +341,7 @@ impl Driver {
 
     fn set_params(&mut self, target: &Target, info: &DeviceInfo) -> Result<(), ServeError> {
         let params = params(target, info.max_io_bytes);
-        self.command_in(Command::SetParams, info.id, &params.bytes())
+        self.command_with(Command::SetParams, info.id, &mut params.bytes())
             .map(drop)
             .map_err(|e| ServeError::io("describe the ublk device", e))
     }
@@ -327,21 +349,30 @@ impl Driver {
     /// Removes a device that was stopped. If a process still has it open, against all that was
     /// checked before, the wait for that process is bounded.
     fn remove(&mut self, id: u32) -> io::Result<()> {
+        let stays = || {
+            tracing::warn!(
+                id,
+                "the ublk device goes when the last program has closed it"
+            );
+        };
         let removed = self.command(Command::DelDevAsync, id, 0);
         match removed.as_ref().map_err(io::Error::raw_os_error) {
             // A driver before 6.9 waits until the last has closed it.
             Err(Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY)) => {
-                return self.command(Command::DelDev, id, 0).map(drop);
+                return match self.command(Command::DelDev, id, 0) {
+                    Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                        stays();
+                        Ok(())
+                    }
+                    removed => removed.map(drop),
+                };
             }
             _ => removed?,
         };
         let since = Instant::now();
         while Path::new(&format!("/dev/ublkc{id}")).exists() {
             if since.elapsed() > PATIENCE {
-                tracing::warn!(
-                    id,
-                    "the ublk device goes when the last program has closed it"
-                );
+                stays();
                 break;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -359,49 +390,37 @@ impl Driver {
             .map_err(|e| ServeError::io("tell the ublk device its size", e))
     }
 
-    /// Takes a device over. `None`: it is not this array's.
+    /// Takes a device over.
     fn recover(
         &mut self,
         target: &Target,
-        id: u32,
+        left: Left,
         info: DeviceInfo,
-    ) -> Result<Option<Vec<Receiver<()>>>, ServeError> {
-        if info.tag != target.tag {
-            return Ok(None);
-        }
+    ) -> Result<Vec<Receiver<()>>, ServeError> {
+        let id = left.id;
         let mut params = [0; Params::BYTES];
         params[0..4].copy_from_slice(&(Params::BYTES as u32).to_ne_bytes());
-        self.command_out(Command::GetParams, id, &mut params)
+        self.command_with(Command::GetParams, id, &mut params)
             .map_err(|e| ServeError::io("ask for the ublk device", e))?;
         // The array, or the volume, may have grown, and the daemon been killed before it said so.
         let left_bytes = Params::sectors_of(&params) * SECTOR;
         let grown = left_bytes < target.size();
         if left_bytes > target.size() {
-            return Ok(None);
+            let bytes = target.size();
+            return Err(ServeError::UblkSize {
+                id,
+                left_bytes,
+                bytes,
+            });
         }
         let mode = mode_of(info.flags);
         if (mode.data == Data::Copy) != (self.mode.data == Data::Copy) {
             // The shards' memory was made for the other mode.
-            tracing::warn!(
-                ?mode,
-                "the ublk device left behind wants another STRAKE_UBLK_MODE"
-            );
-            return Ok(None);
+            let (left, now) = (mode.as_str(), self.mode.as_str());
+            return Err(ServeError::UblkMode { id, left, now });
         }
         self.mode = mode;
-        let since = Instant::now();
-        loop {
-            match self.command(Command::StartUserRecovery, id, 0) {
-                Ok(_) => break,
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                    if since.elapsed() > RECOVERY_PATIENCE {
-                        return Err(ServeError::io("recover the ublk device", error));
-                    }
-                    std::thread::sleep(Duration::from_millis(50));
-                }
-                Err(error) => return Err(ServeError::io("recover the ublk device", error)),
-            }
-        }
+        self.begin_recovery(left)?;
         if info.state != abi::STATE_QUIESCED {
             tracing::debug!(
                 id,
@@ -409,7 +428,7 @@ impl Driver {
                 "waited for the ublk device to become quiet"
             );
         }
-        let ends = start_queues(target, &info, mode)?;
+        let ends = start_queues(target, &info, mode, left.patience.min(PATIENCE))?;
         self.command(Command::EndUserRecovery, id, u64::from(std::process::id()))
             .map_err(|e| ServeError::io("end the recovery of the ublk device", e))?;
         if grown {
@@ -418,7 +437,24 @@ impl Driver {
                 tracing::warn!(id, %error, "the ublk device keeps its old size");
             }
         }
-        Ok(Some(ends))
+        Ok(ends)
+    }
+
+    /// Has the driver wait for a new server, once it knows that the old one is gone.
+    fn begin_recovery(&mut self, left: Left) -> Result<(), ServeError> {
+        let since = Instant::now();
+        loop {
+            match self.command(Command::StartUserRecovery, left.id, 0) {
+                Ok(_) => return Ok(()),
+                Err(error)
+                    if error.raw_os_error() == Some(libc::EBUSY)
+                        && since.elapsed() < left.patience =>
+                {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                Err(error) => return Err(ServeError::io("recover the ublk device", error)),
+            }
+        }
     }
 }
 
@@ -518,10 +554,11 @@ fn start_queues(
     target: &Target,
     info: &DeviceInfo,
     mode: Mode,
+    patience: Duration,
 ) -> Result<Vec<Receiver<()>>, ServeError> {
-    let device = Arc::new(
-        open_char(info.id).map_err(|e| ServeError::io("open the ublk device for serving", e))?,
-    );
+    let device = open_char(info.id, patience);
+    let device =
+        Arc::new(device.map_err(|e| ServeError::io("open the ublk device for serving", e))?);
     let mut ends = Vec::new();
     for queue in 0..info.queues {
         let (started, start) = channel();
@@ -544,7 +581,7 @@ fn start_queues(
 }
 
 /// Opens /dev/ublkcN, which appears a moment after the device was added.
-fn open_char(id: u32) -> io::Result<File> {
+fn open_char(id: u32, patience: Duration) -> io::Result<File> {
     let path = PathBuf::from(format!("/dev/ublkc{id}"));
     let since = Instant::now();
     loop {
@@ -555,7 +592,7 @@ fn open_char(id: u32) -> io::Result<File> {
             .open(&path);
         match opened {
             Err(error)
-                if since.elapsed() < PATIENCE
+                if since.elapsed() < patience
                     && matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EBUSY)) =>
             {
                 std::thread::sleep(Duration::from_millis(5));

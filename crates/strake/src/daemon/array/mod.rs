@@ -1,6 +1,8 @@
 //! An array in service: what opens it, what it tells, which device sits in which slot.
 
+pub(crate) mod left;
 pub(crate) mod links;
 pub(crate) mod opening;
 pub(crate) mod running;
 pub(crate) mod seats;
+pub(crate) mod unserved;

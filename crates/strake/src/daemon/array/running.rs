@@ -5,7 +5,7 @@
 //!
 //! Deliberately absent: which arrays there are (service).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -27,6 +27,8 @@ use crate::api::{ArrayJson, ExplainJson, SetAsideJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
 use crate::common::uses;
+use crate::daemon::array::left;
+use crate::daemon::array::left::{Before, LeftDevice};
 use crate::daemon::array::links;
 use crate::daemon::array::opening;
 use crate::daemon::array::opening::Opened;
@@ -187,10 +189,45 @@ struct Ready {
     /// Of the export, as it is remembered.
     word: String,
     name: ArrayName,
-    left_volumes: (BTreeMap<String, u32>, BTreeMap<String, String>),
+    /// ublk devices of an earlier daemon that nothing uses and nothing is to serve.
+    superfluous: Vec<LeftDevice>,
     requests: Option<u32>,
     opened: Opened,
     config: ServeConfig,
+}
+
+/// The device of an earlier daemon that is to be taken over, and those that are to be deleted.
+/// Refuses if one that is in use could not be served.
+fn left_behind(
+    dir: &Dir,
+    found: &FoundArray,
+    how: &Start,
+    export: &str,
+) -> Result<(Option<u32>, Vec<LeftDevice>), Failure> {
+    let name = found.name().as_str();
+    let before = Before::Start(export);
+    if matches!(parse_export(export)?, ExportKind::Nbd | ExportKind::None) {
+        let unused = left::unused(dir, found.uuid, name, before)?;
+        return Ok((None, unused));
+    }
+    // One that is carved serves its volumes, and those are looked for one by one.
+    let carved = found.authority().image.superblock.carved;
+    let mut rest = left::own(found.uuid, dir.record(found.uuid).as_ref(), name)?;
+    let taken_over = match carved || rest.is_empty() {
+        true => None,
+        false => Some(rest.remove(0).id),
+    };
+    if let Some(elder) = how.elder.or_else(|| dir.elder_of(found.uuid)) {
+        rest.extend(left::own(elder, dir.record(elder).as_ref(), name)?);
+    }
+    rest.retain(|device| match left::user(device.id) {
+        None => true,
+        Some(user) => {
+            tracing::warn!(array = name, user, "a ublk device without a server stays");
+            false
+        }
+    });
+    Ok((taken_over, rest))
 }
 
 /// How an array that is still to be made would be served.
@@ -219,20 +256,7 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
         .or_else(|| dir.placement(found.uuid).export)
         .unwrap_or_else(|| "auto".to_owned());
     check_export(Some(&word))?;
-    let left_behind = remembered.as_ref().and_then(|r| r.ublk);
-    let left_behind = left_behind.filter(|&id| ublk_exists(id));
-    if matches!(parse_export(&word)?, ExportKind::Nbd | ExportKind::None)
-        && let Some(user) = left_behind.and_then(user_of_ublk)
-    {
-        // Nobody would answer them any more.
-        let cure = format!(
-            "strake start {} --export ublk takes it over, or unmount it",
-            found.name()
-        );
-        return Err(Failure::new(Code::ArrayInUse, user).cure(cure));
-    }
-    let left_volumes = remembered.map(|r| (r.volumes, r.volume_names));
-    let left_volumes = left_volumes.unwrap_or_default();
+    let (recover_ublk, superfluous) = left_behind(dir, found, how, &word)?;
     let name = how.name.clone().unwrap_or_else(|| found.name().clone());
     if how.name.is_none() {
         names::check_owner(dir, &name, found.uuid)?;
@@ -253,13 +277,13 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
         force: how.force,
         export: parse_export(&word)?,
         nbd_socket: dir.nbd_socket(&name),
-        recover_ublk: left_behind,
+        recover_ublk,
         client_stock: Vec::new(),
     };
     Ok(Ready {
         word,
         name,
-        left_volumes,
+        superfluous,
         requests: placement.requests,
         opened,
         config,
@@ -422,6 +446,7 @@ pub(crate) fn start(
     let ready = ready(dir, found, how)?;
     let (name, requests) = (ready.name, ready.requests);
     ready.opened.claim(found)?;
+    left::delete(dir, found.uuid, &ready.superfluous)?;
     let (members, aside) = (ready.opened.members, ready.opened.aside);
     let emptied = match how.force && found.readiness() == Readiness::Incomplete {
         true => emptied(&members),
@@ -443,13 +468,15 @@ pub(crate) fn start(
         return Err(failure);
     }
     dir.own(&name, found.uuid);
-    let export = serving.export();
+    let remembered = dir.record(found.uuid);
+    let left_volumes = remembered.map(|record| (record.volumes, record.volume_names));
+    let (volumes, volume_names) = left_volumes.unwrap_or_default();
     let record = ArrayRecord {
         name: name.to_string(),
         export: ready.word,
-        ublk: export.ublk(),
-        volumes: ready.left_volumes.0,
-        volume_names: ready.left_volumes.1,
+        ublk: serving.export().ublk(),
+        volumes,
+        volume_names,
     };
     if let Err(error) = dir.remember(found.uuid, &record) {
         tracing::warn!(%error, "the export is not remembered");
@@ -498,22 +525,6 @@ fn rename(serving: &Serving, dir: &Dir, name: &ArrayName) -> Result<Changed, Fai
 /// Whether the kernel has such a block device.
 pub(crate) fn ublk_exists(id: u32) -> bool {
     Path::new(&format!("/sys/class/block/ublkb{id}")).exists()
-}
-
-/// Refuses an array that does not run, if a killed daemon left its block device behind and that is
-/// in use.
-pub(crate) fn not_left_in_use(dir: &Dir, array: ArrayUuid) -> Result<(), Failure> {
-    let Some(record) = dir.record(array) else {
-        return Ok(());
-    };
-    let left = record.ublk.into_iter().chain(record.volumes.into_values());
-    match left.filter(|&id| ublk_exists(id)).find_map(opener_of_ublk) {
-        Some(found) => {
-            let cure = format!("strake start {} takes it over, or unmount it", record.name);
-            Err(Failure::new(Code::ArrayInUse, found).cure(cure))
-        }
-        None => Ok(()),
-    }
 }
 
 /// What keeps a ublk device busy.
@@ -944,11 +955,10 @@ impl Running {
         self.unlink_array(&serving);
         self.unlink_volumes(&serving);
         let stopped = end(&serving);
-        self.remember(dir, |record| {
-            record.ublk = None;
-            record.volumes.clear();
-            record.volume_names.clear();
-        });
+        // What was not taken over, or does not go, waits for the next start.
+        let mut left = self.record();
+        left::forget_gone(&mut left, self.uuid);
+        self.remember(dir, |record| *record = left);
         stopped.result?;
         Ok(stopped.busy)
     }

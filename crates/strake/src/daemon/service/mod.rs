@@ -38,6 +38,8 @@ use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
 use crate::daemon::alerts::board::Board;
+use crate::daemon::array::left;
+use crate::daemon::array::left::Before;
 use crate::daemon::array::running;
 use crate::daemon::array::running::{Limits, Running, Start};
 use crate::daemon::changes::{Change, Changes};
@@ -451,7 +453,10 @@ impl Service {
         }
         let found = find::pick(self.scan(&[]), name)?;
         let name = found.name().as_str();
-        running::not_left_in_use(&self.dir, found.uuid)?;
+        let left = left::unused(&self.dir, found.uuid, name, Before::Destroy)?;
+        if !dry_run {
+            left::delete(&self.dir, found.uuid, &left)?;
+        }
         let what = destroy::found(&found, dry_run)?;
         if dry_run {
             return Ok(outcome(name, false, &what));

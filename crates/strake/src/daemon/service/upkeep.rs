@@ -16,7 +16,8 @@ use crate::api::{
 };
 use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
-use crate::daemon::array::running;
+use crate::daemon::array::left;
+use crate::daemon::array::left::Before;
 use crate::daemon::array::running::Running;
 use crate::daemon::events::Happened;
 use crate::daemon::service::{Service, carry_out, outcome};
@@ -211,6 +212,13 @@ pub(crate) fn switch_light(
     Ok(outcome(&array.name, !request.dry_run, &what))
 }
 
+/// Refuses if something uses a ublk device that an earlier daemon left of an array.
+fn no_user_left(dir: &Dir, array: ArrayUuid) -> Result<(), Failure> {
+    let name = dir.record(array).map(|record| record.name);
+    let name = name.unwrap_or_else(|| array.to_string());
+    left::unused(dir, array, &name, Before::Clean).map(drop)
+}
+
 /// Wipes what Strake left on these devices, or says what that is. Arrays that lost members so are
 /// given to `not_expected`.
 pub(crate) fn clean_devices(
@@ -223,7 +231,7 @@ pub(crate) fn clean_devices(
     let arrays = clean::look(paths)?.into_iter().filter_map(|f| f.array());
     arrays
         .filter(|array| !running.contains(array))
-        .try_for_each(|array| running::not_left_in_use(dir, array))?;
+        .try_for_each(|array| no_user_left(dir, array))?;
     let found = match dry_run {
         true => {
             let found = clean::look(paths)?;

@@ -4,6 +4,7 @@
 //! the change fails, served again) → the steps of the change, up to its acknowledgement → exports →
 //! the rest of the steps. At a start: both copies of the table are made to say the same → every
 //! volume is served → units that nobody has are discarded, if a crash kept that from being done.
+//! A volume that could not be served is tried again from time to time, and by nothing else.
 //!
 //! Invariants: the array's own block device is taken away before the array is told for good that it
 //! is carved, and never comes back; changes are one at a time (service); a table that cannot be
@@ -14,7 +15,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use strake_engine::VolumeMap;
 use strake_engine::event::{Command, RequestError, Setting, Status};
@@ -23,20 +24,28 @@ use strake_format::{
     ArrayName, ArrayUuid, ChosenTable, RegionState, Volume, VolumeTable, VolumeTableError,
     VolumeUuid,
 };
-use strake_runtime::{Export, LocalClient, Serving, VolumeExport};
+use strake_runtime::{Export, ExportKind, LocalClient, Serving, UblkDevices, VolumeExport};
 
 use crate::api::*;
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
 use crate::common::time::{after_1970, rfc3339};
+use crate::daemon::array::left;
 use crate::daemon::array::links;
 use crate::daemon::array::running;
 use crate::daemon::array::running::Running;
+use crate::daemon::array::unserved::Unserved;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::{Service, outcome};
 use crate::daemon::state::{ArrayRecord, Dir};
 use crate::drives::make;
 use crate::settings::words;
+
+/// How often volumes are looked for that are to be tried again.
+pub(crate) const PERIOD: Duration = Duration::from_secs(2);
+/// How long devices that a killed daemon left may stay busy at a start, those of all volumes
+/// together; what takes longer is tried again.
+const START_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The volumes of an array as far as they are known.
 #[derive(Clone, Debug, Default)]
@@ -203,11 +212,42 @@ impl<'a> Site<'a> {
         VolumeMap::of(table, volume, self.ground.block_bytes)
     }
 
-    /// Serves a volume and remembers with which device.
+    /// Serves a volume, or has it tried again from time to time.
     fn export(&self, table: &VolumeTable, volume: &Volume) -> Result<(), Failure> {
+        self.export_within(table, volume, Duration::ZERO)
+    }
+
+    /// The same; what a killed daemon left of it may stay busy for so long.
+    fn export_within(
+        &self,
+        table: &VolumeTable,
+        volume: &Volume,
+        patience: Duration,
+    ) -> Result<(), Failure> {
+        let unserved = &self.running.volumes.unserved;
+        match self.try_export(table, volume, patience) {
+            Ok(()) => {
+                unserved.ended(volume.uuid);
+                Ok(())
+            }
+            Err(failure) => {
+                if unserved.failed(volume.uuid, &failure, Instant::now()) {
+                    let effect = format!("{}: {}", volume.name, failure.found);
+                    self.note("volume_not_served", "it is tried again", effect);
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Serves a volume and remembers with which device.
+    fn try_export(
+        &self,
+        table: &VolumeTable,
+        volume: &Volume,
+        patience: Duration,
+    ) -> Result<(), Failure> {
         let key = volume.uuid.to_string();
-        let left = self.running.record().volumes.get(&key).copied();
-        let left = left.filter(|&id| running::ublk_exists(id));
         let nbd_socket = self.dir.volume_socket(&self.running.name(), &volume.name);
         if let Some(folder) = nbd_socket.parent() {
             self.dir.make_folder(folder)?;
@@ -217,7 +257,8 @@ impl<'a> Site<'a> {
             name: volume.name.to_string(),
             map: self.map(table, volume),
             nbd_socket,
-            recover_ublk: left,
+            recover_ublk: self.left_for(volume)?,
+            patience,
         })?;
         self.running
             .remember(self.dir, |record| match export.ublk() {
@@ -235,20 +276,59 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
+    /// The ublk devices that a killed daemon left of a volume which is not served.
+    fn left_of(&self, volume: &Volume) -> Result<Vec<u32>, Failure> {
+        if self.serving.volume_export(volume.uuid).is_some() {
+            return Ok(Vec::new());
+        }
+        let record = self.running.record();
+        let remembered = record.volumes.get(&volume.uuid.to_string()).copied();
+        left::of(&volume.uuid.0, remembered)
+    }
+
+    /// The one of them that is to be taken over. The others are deleted, unless they are in use: no
+    /// users may be left behind a volume that is served elsewhere.
+    fn left_for(&self, volume: &Volume) -> Result<Option<u32>, Failure> {
+        let mut left = self.left_of(volume)?.into_iter();
+        let taken_over = match self.running.export_kind()? {
+            ExportKind::Auto | ExportKind::Ublk => left.next(),
+            ExportKind::Nbd | ExportKind::None => None,
+        };
+        left.try_for_each(|id| self.delete_left(volume, id))?;
+        Ok(taken_over)
+    }
+
+    fn delete_left(&self, volume: &Volume, id: u32) -> Result<(), Failure> {
+        left_in_use(volume, id)?;
+        left::delete_one(id, UblkDevices::tag(&volume.uuid.0))
+    }
+
     fn link(&self, volume: &ArrayName) -> PathBuf {
         links::of_array(&self.running.name()).join(volume.as_str())
     }
 
     /// Takes a volume's device away, if nobody uses it.
     fn withdraw(&self, volume: &Volume) -> Result<(), Failure> {
-        volume_in_use(self.serving, volume)?;
+        self.not_in_use(volume)?;
+        for id in self.left_of(volume)? {
+            links::unlink(&self.link(&volume.name), id);
+            self.delete_left(volume, id)?;
+        }
         let export = self.serving.volume_export(volume.uuid);
         self.unlink(volume, export.as_ref());
         self.serving.withdraw_volume(volume.uuid)?;
+        self.running.volumes.unserved.ended(volume.uuid);
         self.running.remember(self.dir, |record| {
             forget_volume(record, &volume.uuid.to_string());
         });
         Ok(())
+    }
+
+    /// Refuses if its device is in use, or one that a killed daemon left of it.
+    fn not_in_use(&self, volume: &Volume) -> Result<(), Failure> {
+        volume_in_use(self.serving, volume)?;
+        let mut left = self.left_of(volume)?.into_iter();
+        left.try_for_each(|id| left_in_use(volume, id))
     }
 
     fn unlink(&self, volume: &Volume, export: Option<&Export>) {
@@ -345,10 +425,11 @@ impl<'a> Site<'a> {
             );
             self.note("volume_change_in_doubt", "copy not written", effect);
         }
+        let until = Instant::now() + START_PATIENCE;
         for volume in &table.volumes {
-            if let Err(failure) = self.export(&table, volume) {
-                let effect = format!("{}: {}", volume.name, failure.found);
-                self.note("volume_not_served", "start", effect);
+            let patience = until.saturating_duration_since(Instant::now());
+            if let Err(failure) = self.export_within(&table, volume, patience) {
+                tracing::warn!(volume = %volume.name, %failure, "tried again");
             }
         }
         if mended.is_ok() {
@@ -375,8 +456,31 @@ impl<'a> Site<'a> {
         }
     }
 
+    /// Tries volumes again that could not be served, without a wait.
+    fn export_again(&self, due: &[VolumeUuid]) -> Result<(), Failure> {
+        let table = self.table()?;
+        for uuid in due {
+            let Some(volume) = table.volumes.iter().find(|v| v.uuid == *uuid) else {
+                self.running.volumes.unserved.ended(*uuid);
+                continue;
+            };
+            match self.export_within(&table, volume, Duration::ZERO) {
+                Ok(()) => {
+                    let export = self.serving.volume_export(*uuid);
+                    let device = export.and_then(|export| export.device());
+                    let effect = format!("{}: {}", volume.name, device.unwrap_or_default());
+                    self.note("volume_served", "tried again", effect);
+                }
+                Err(failure) => {
+                    tracing::debug!(volume = %volume.name, %failure, "not served yet");
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn json(&self, table: &VolumeTable, volume: &Volume) -> VolumeJson {
-        volume_json(self.serving, table, volume)
+        self.running.volume_json(self.serving, table, volume)
     }
 }
 
@@ -410,22 +514,50 @@ fn volume_in_use(serving: &Serving, volume: &Volume) -> Result<(), Failure> {
     }
 }
 
-fn volume_json(serving: &Serving, table: &VolumeTable, volume: &Volume) -> VolumeJson {
-    let export = serving.volume_export(volume.uuid);
-    VolumeJson {
-        name: volume.name.to_string(),
-        uuid: volume.uuid.to_string(),
-        size_bytes: volume.size_bytes,
-        allocated_bytes: volume.units() * table.unit_bytes,
-        extents: volume.extents.len() as u64,
-        created: rfc3339(after_1970(Duration::from_secs(volume.created_unix_s))),
-        device: export.and_then(|export| export.device()),
-    }
+/// Refuses if something uses a device that a killed daemon left of a volume.
+fn left_in_use(volume: &Volume, id: u32) -> Result<(), Failure> {
+    let Some(user) = left::user(id) else {
+        return Ok(());
+    };
+    let found = format!(
+        "{}: {user}, and an earlier daemon left it without a server",
+        volume.name
+    );
+    let cure = format!(
+        "to unmount it now would hang; with --export auto or ublk this daemon serves it again by \
+         itself (strake volume show says when {} has a device): then unmount or close it",
+        volume.name
+    );
+    Err(Failure::new(Code::VolumeInUse, found).cure(cure))
 }
 
 impl Running {
     fn carved(&self) -> MutexGuard<'_, Carved> {
-        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
+        let carved = self.volumes.carved.lock();
+        carved.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn volume_json(&self, serving: &Serving, table: &VolumeTable, volume: &Volume) -> VolumeJson {
+        let export = serving.volume_export(volume.uuid);
+        VolumeJson {
+            name: volume.name.to_string(),
+            uuid: volume.uuid.to_string(),
+            size_bytes: volume.size_bytes,
+            allocated_bytes: volume.units() * table.unit_bytes,
+            extents: volume.extents.len() as u64,
+            created: rfc3339(after_1970(Duration::from_secs(volume.created_unix_s))),
+            device: export.and_then(|export| export.device()),
+            not_served: self.volumes.unserved.why(volume.uuid),
+        }
+    }
+
+    /// Tries volumes again that could not be served and are due.
+    pub(crate) fn serve_volumes(&self, dir: &Dir, log: &EventLog) -> Result<(), Failure> {
+        let due = self.volumes.unserved.due(Instant::now());
+        match due.is_empty() {
+            true => Ok(()),
+            false => self.site(dir, log, |site| site.export_again(&due)),
+        }
     }
 
     fn site<T>(
@@ -474,7 +606,9 @@ impl Running {
             damaged: false,
             unit_bytes: Some(table.unit_bytes),
             free_bytes: Some(volumes::free_bytes(&table, ground)),
-            volumes: volumes.map(|v| volume_json(serving, &table, v)).collect(),
+            volumes: volumes
+                .map(|v| self.volume_json(serving, &table, v))
+                .collect(),
         }
     }
 
@@ -513,6 +647,22 @@ fn forget_volume(record: &mut ArrayRecord, uuid: &str) {
 }
 
 impl Service {
+    /// Tries volumes again that could not be served.
+    pub(crate) fn serve_volumes(&self) {
+        for running in self.all_running() {
+            if running.volumes.unserved.due(Instant::now()).is_empty() {
+                continue;
+            }
+            // A change that is under way may be about the same volume.
+            let Ok(_change) = self.change_running(&running, &[]) else {
+                continue;
+            };
+            if let Err(failure) = running.serve_volumes(&self.dir, &self.events) {
+                tracing::debug!(array = %running.name(), %failure, "no volume is tried again");
+            }
+        }
+    }
+
     /// The volumes of an array in service.
     pub(crate) fn volumes(&self, array: &str) -> Result<VolumesJson, Failure> {
         let running = self.running(array)?;
@@ -563,11 +713,8 @@ impl Service {
             let rest = site.apply(&table, after.clone())?;
             site.note("volume_created", "asked", told(&volume));
             site.tidy(rest, unit);
-            site.export(&after, &volume).map_err(|failure| {
-                let cure =
-                    format!("the volume was made: strake stop {array}, strake start {array}");
-                failure.cure(cure)
-            })?;
+            let served = site.export(&after, &volume);
+            served.map_err(|failure| failure.cure(tried_again("the volume was made", array)))?;
             let volume = site.json(&after, &volume);
             Ok(VolumeCreatedJson { volume, ..created })
         })
@@ -587,7 +734,7 @@ impl Service {
             let after = volumes::delete(&table, name)?;
             let volume = table.volume(name).expect("it was found").clone();
             if dry_run {
-                volume_in_use(site.serving, &volume)?;
+                site.not_in_use(&volume)?;
                 return Ok(outcome(array, false, &format!("would delete {name}")));
             }
             site.withdraw(&volume)?;
@@ -647,7 +794,7 @@ impl Site<'_> {
         let old = table.volume(name).expect("it was found").clone();
         let shrinks = size_bytes < old.size_bytes;
         if shrinks {
-            volume_in_use(self.serving, &old)?;
+            self.not_in_use(&old)?;
         }
         if size_bytes == old.size_bytes {
             return Ok(outcome(array, false, "it has this size"));
@@ -678,7 +825,8 @@ impl Site<'_> {
         if shrinks {
             // What lay behind its end is gone before anybody can see it.
             self.tidy(rest, table.unit_bytes);
-            self.export(&after, volume)?;
+            let served = self.export(&after, volume);
+            served.map_err(|failure| failure.cure(tried_again(&what, array)))?;
         } else {
             self.tidy(rest, table.unit_bytes);
             let map = self.map(&after, volume);
@@ -725,11 +873,22 @@ impl Site<'_> {
         if applied.is_ok() && !nbd {
             self.unlink(&old, self.serving.volume_export(old.uuid).as_ref());
         }
-        self.export(table, volume)?;
+        let served = self.export(table, volume);
         self.tidy(applied?, table.unit_bytes);
-        self.note("volume_renamed", "asked", format!("{name} is called {to}"));
-        Ok(outcome(array, true, &format!("{name} is called {to}")))
+        self.running.remember(self.dir, |record| {
+            let called = record.volume_names.get_mut(&old.uuid.to_string());
+            called.into_iter().for_each(|name| *name = to.to_string());
+        });
+        let what = format!("{name} is called {to}");
+        self.note("volume_renamed", "asked", what.clone());
+        served.map_err(|failure| failure.cure(tried_again(&what, array)))?;
+        Ok(outcome(array, true, &what))
     }
+}
+
+/// What to do about a volume that could not be served after a change.
+fn tried_again(done: &str, array: &str) -> String {
+    format!("{done}; its device is tried again by itself: strake volume show {array}")
 }
 
 /// A volume in words.
@@ -743,4 +902,8 @@ fn unix_s() -> u64 {
 }
 
 /// Volumes of a [`Running`].
-pub(crate) type Volumes = Mutex<Carved>;
+#[derive(Debug, Default)]
+pub(crate) struct Volumes {
+    carved: Mutex<Carved>,
+    unserved: Unserved,
+}

@@ -21,7 +21,8 @@ use strake_format::{ArrayName, ArrayUuid};
 use crate::api::{ArrayJson, DryRequest, MemberJson, OutcomeJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
-use crate::daemon::array::running;
+use crate::daemon::array::left;
+use crate::daemon::array::left::Before;
 use crate::daemon::events::Happened;
 use crate::daemon::service::{Service, locked, outcome};
 use crate::daemon::state::Dir;
@@ -148,12 +149,13 @@ impl Dir {
         if !unread.is_empty() {
             return Err(silent(&missing.name, unread));
         }
-        running::not_left_in_use(self, missing.uuid)?;
         let name = missing.name.to_string();
+        let left = left::unused(self, missing.uuid, &name, Before::Forget)?;
         if dry_run {
             let what = format!("would forget {}", missing.uuid);
             return Ok((missing, outcome(&name, false, &what)));
         }
+        left::delete(self, missing.uuid, &left)?;
         self.forget(missing.uuid);
         let what = format!(
             "{} is forgotten; it is served again when its drives are found",
@@ -179,6 +181,7 @@ impl Dir {
         });
         let gone = all.into_iter().map(|(name, uuid)| {
             self.disown(uuid, None);
+            left::end(self, uuid, name.as_str());
             Missing { name, uuid }
         });
         gone.collect()
