@@ -100,6 +100,9 @@ no_ublk() { ! compgen -G '/dev/ublk[bc]*' >/dev/null; }
 # unserved NAME: it is not served, and `show` says why.
 unserved() { [ "$(volume "$1" .device)" = null ] && [ -n "$(volume "$1" '.not_served // ""')" ]; }
 
+# holds_member PID: the process has a drive of the array open.
+holds_member() { find "/proc/$1/fd" -lname "$(drive 0)" | grep -q .; }
+
 two_volumes() {
     daemon_start
     create data 5 -- 0 1 2
@@ -107,19 +110,27 @@ two_volumes() {
     strake volume create data raw --size 100M
 }
 
-# The device of a killed daemon cannot be taken over at first: its users wait, and are served without a hand.
+# Devices of a killed daemon cannot be taken over at first: their users wait, and are served without a hand.
 scenario_left_behind() {
-    local fs raw
+    local fs raw odd side
     two_volumes
+    strake volume create data odd --size 50M
     fs=$(volume_device fs)
     raw=$(volume_device raw)
+    odd=$(volume_device odd)
+    side=${odd/ublkb/ublkc}
     known_on "$fs"
     daemon_kill
     held_start "$fs"
+    mv "$side" /dev/away
     daemon_start
     wait_for 90 "the other volume" serves_on raw "$raw"
     wait_for 60 "a word of the volume that is not served" unserved fs
+    wait_for 60 "a word of the other volume that is not served" unserved odd
     say "not served: $(volume fs .not_served)"
+    say "not served: $(volume odd .not_served)"
+    mv /dev/away "$side"
+    wait_for 90 "the volume whose device was out of reach" serves_on odd "$odd"
     strake show data | grep "fs is not served"
     noted volume_not_served || fail "no event says that the volume is not served"
 
@@ -142,6 +153,40 @@ scenario_left_behind() {
     user xfs_repair -n "$fs"
     strake stop data
     no_ublk || fail "the stop left a device"
+}
+
+# The same for the device of an array without volumes: its start is tried again.
+scenario_left_array() {
+    local dev
+    daemon_start
+    create data 5 -- 0 1 2
+    dev=$(device data)
+    known_on "$dev"
+    daemon_kill
+    # As if it had been killed between the start of the device and the note of its number.
+    rm "$STRAKE_DIR"/arrays/*.json
+    held_start "$dev"
+    daemon_start
+    wait_for 90 "a refused start" noted start_refused
+    held_stop
+    wait_for 90 "the device that was left behind" device data
+    same "$(device data)" "$dev" "the device after a kill"
+    known_is_there
+
+    daemon_kill
+    refused start data --foreground --export nbd | tee "$RUN/refused.text"
+    grep -q "array data: $dev is mounted" "$RUN/refused.text" || fail "it is not said what uses it"
+    refused destroy data --yes | grep -q -- "--export ublk" || fail "no cure that works"
+    refused clean "$(drive 0)" --yes | grep -q -- "--export ublk" || fail "no cure that works"
+    daemon_start
+    wait_for 60 "the device after another kill" device data
+    umount_fs
+    daemon_kill
+    "$RUN/strake" start data --foreground --export none &
+    wait_for 30 "the end of the device" no_ublk
+    wait_for 30 "the array that has no device" holds_member "$!"
+    kill -TERM "$!"
+    wait "$!" || fail "the array without a device does not stop cleanly"
 }
 
 # What a killed daemon left and nothing uses goes with what was to have it.

@@ -216,7 +216,7 @@ pub(crate) const BOOTS: [Boot; 16] = [
         drives: 5,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 110,
+        usual_s: 160,
         limit_s: 1800,
         ublk_mode: Some(AUTO_BUFFER),
         scenarios: &[
@@ -228,6 +228,10 @@ pub(crate) const BOOTS: [Boot; 16] = [
             scenario(
                 "left-behind",
                 "a killed daemon's device of a mounted volume cannot be taken over at first",
+            ),
+            scenario(
+                "left-array",
+                "the same for an array without volumes, whose number was not noted",
             ),
             scenario(
                 "left-unused",

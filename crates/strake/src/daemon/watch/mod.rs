@@ -346,10 +346,11 @@ impl Watcher {
         let answers = self.service.looks().came_back();
         let changed = fingerprint != self.seen || lost || again || answers;
         let late = self.late.is_due(news.late, now);
-        let due = self
-            .waiting
-            .values()
-            .any(|w| w.refused_with.is_none() && now >= w.since + w.wait);
+        let due = self.waiting.values().any(|w| match w.refused_with {
+            None => now >= w.since + w.wait,
+            // Nothing tells when what was in the way is gone.
+            Some((_, code)) => !stays(code) && !for_name(code) && now >= w.again_at,
+        });
         let asked = news.settings && !self.waiting.is_empty();
         // Nothing tells when a device can be read again that gave an error.
         let unread = !self.service.unread().is_empty()
