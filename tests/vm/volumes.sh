@@ -177,7 +177,7 @@ scenario_left_array() {
     refused start data --foreground --export nbd | tee "$RUN/refused.text"
     grep -q "array data: $dev is mounted" "$RUN/refused.text" || fail "it is not said what uses it"
     refused destroy data --yes | grep -q -- "--export ublk" || fail "no cure that works"
-    refused clean "$(drive 0)" --yes | grep -q -- "--export ublk" || fail "no cure that works"
+    refused drive clean "$(drive 0)" --yes | grep -q -- "--export ublk" || fail "no cure that works"
     daemon_start
     wait_for 60 "the device after another kill" device data
     umount_fs

@@ -40,7 +40,7 @@ pub(crate) enum Before<'a> {
     Destroy,
     /// `strake forget`: no drive of the array is there.
     Forget,
-    /// `strake clean`.
+    /// `strake drive clean`.
     Clean,
     /// A start with this export.
     Start(&'a str),
