@@ -698,6 +698,7 @@ export interface VolumeCreated {
   dry_run: boolean;
   extents: number;
   name: string;
+  not_served?: string | null;
   size_bytes: number;
   uuid: string;
 }
