@@ -89,6 +89,16 @@ pub(crate) struct Left {
     pub(crate) patience: Duration,
 }
 
+impl Left {
+    /// The device of an array: its start waits for it.
+    pub(crate) fn of_array(id: u32) -> Left {
+        Left {
+            id,
+            patience: ublk::RECOVERY_PATIENCE,
+        }
+    }
+}
+
 /// The array, or a volume of it, as an export sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {

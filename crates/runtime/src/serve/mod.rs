@@ -297,10 +297,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
     if carved {
         return Ok((serving, events));
     }
-    let left = config.recover_ublk.map(|id| Left {
-        id,
-        patience: ublk::RECOVERY_PATIENCE,
-    });
+    let left = config.recover_ublk.map(Left::of_array);
     match plan.serve(serving.target(), &serving.nbd_socket, left) {
         Ok(running) => {
             *serving.running() = Some(running);

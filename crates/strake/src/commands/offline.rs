@@ -253,10 +253,7 @@ pub(crate) fn destroy(
     dry_run: bool,
 ) -> Result<OutcomeJson, Failure> {
     let found = found(context, name)?;
-    let left = left::unused(&context.dir, found.uuid, name, Before::Destroy)?;
-    if !dry_run {
-        left::delete(&context.dir, found.uuid, &left)?;
-    }
+    left::delete_unused(&context.dir, found.uuid, name, Before::Destroy, dry_run)?;
     let what = destroy::found(&found, dry_run)?;
     if dry_run {
         return Ok(service::outcome(name, false, &what));

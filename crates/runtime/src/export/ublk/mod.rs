@@ -62,7 +62,7 @@ const MAX_IO_COPY: u32 = 256 << 10;
 /// Largest discard or write-zeroes request: 1 GiB. What regions are longer is given back in parts.
 const MAX_RANGE_SECTORS: u32 = 1 << 21;
 /// How long the driver may take to notice that the old server is gone.
-pub(crate) const RECOVERY_PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const RECOVERY_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a queue may take to close, a device node to appear, or the driver to answer a command
 /// that waits for no request.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -205,7 +205,8 @@ impl Driver {
         }
     }
 
-    /// Gives a command to the driver, with memory that it reads or writes, and waits for the answer.
+    /// Gives a command to the driver, with memory that it reads or writes, and waits for its answer
+    /// as long as `patience_of` says.
     fn run(
         &mut self,
         command: Command,

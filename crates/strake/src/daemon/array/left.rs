@@ -1,9 +1,9 @@
-//! ublk devices that an earlier daemon left in the kernel: those of an array that does not run, what
-//! uses them, and their end.
+//! ublk devices that an earlier daemon left in the kernel: those of an array that does not run,
+//! what uses them, and their end.
 //!
 //! A device without a server answers nothing: a read of it waits, and so does `umount` of a file
-//! system on it. Only a daemon that serves the array again (`--export ublk`) ends that wait. What is
-//! to take the array, or its way to be served, away asks here first.
+//! system on it. Only a daemon that serves the array again (`--export ublk`) ends that wait.
+//! Commands that end the array, or serve it in another way, ask here first.
 //!
 //! Invariants: a device that something uses is never deleted; a number is forgotten when the kernel
 //! has no such device of this array any more, and not before. Deliberately absent: taking a device
@@ -19,8 +19,8 @@ use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running;
 use crate::daemon::state::{ArrayRecord, Dir};
 
-/// How long a look at the users of a device may take: longer than a process that only looks at it is
-/// waited for. A device without a server may not even open.
+/// How long a look at the users of a device may take: longer than the wait for a process that only
+/// looks at it. A device without a server may not even open.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A device of the kernel that belongs to an array which does not run, or to a volume.
@@ -73,7 +73,7 @@ pub(crate) fn of(uuid: &[u8; 16], remembered: Option<u32>) -> Result<Vec<u32>, F
     match UblkDevices::open() {
         Ok(None) => Ok(Vec::new()),
         Ok(Some(mut devices)) => Ok(devices.of(UblkDevices::tag(uuid), remembered)?),
-        // A user who may not ask has none that is not remembered.
+        // A user without the right to ask has none that is not remembered.
         Err(failure) => match remembered.filter(|&id| running::ublk_exists(id)) {
             Some(_) => Err(failure.into()),
             None => Ok(Vec::new()),
@@ -172,6 +172,21 @@ pub(crate) fn unused(
     Ok(devices)
 }
 
+/// Deletes the devices of an array that does not run; refuses if one of them is in use.
+pub(crate) fn delete_unused(
+    dir: &Dir,
+    array: ArrayUuid,
+    name: &str,
+    before: Before<'_>,
+    dry_run: bool,
+) -> Result<(), Failure> {
+    let devices = unused(dir, array, name, before)?;
+    match dry_run {
+        true => Ok(()),
+        false => delete(dir, array, &devices),
+    }
+}
+
 /// Deletes devices that nothing uses, and forgets those of the array that are gone.
 pub(crate) fn delete(dir: &Dir, array: ArrayUuid, devices: &[LeftDevice]) -> Result<(), Failure> {
     let deleted = devices
@@ -205,9 +220,7 @@ pub(crate) fn delete_one(id: u32, tag: u64) -> Result<(), Failure> {
 /// Deletes what an array that is known no more left in the kernel, and forgets it; what is in use
 /// stays, and stays remembered.
 pub(crate) fn end(dir: &Dir, array: ArrayUuid, name: &str) {
-    let ended =
-        unused(dir, array, name, Before::Destroy).and_then(|devices| delete(dir, array, &devices));
-    if let Err(failure) = ended {
+    if let Err(failure) = delete_unused(dir, array, name, Before::Destroy, false) {
         tracing::warn!(%array, %failure, "its ublk device stays");
     }
 }

@@ -436,6 +436,27 @@ impl Teller {
     }
 }
 
+/// What is to be remembered of an array that was just started: also the devices that an earlier
+/// daemon left of its volumes.
+fn record_of(
+    dir: &Dir,
+    array: ArrayUuid,
+    name: &ArrayName,
+    export: String,
+    serving: &Serving,
+) -> ArrayRecord {
+    let left = dir.record(array);
+    let left = left.map(|record| (record.volumes, record.volume_names));
+    let (volumes, volume_names) = left.unwrap_or_default();
+    ArrayRecord {
+        name: name.to_string(),
+        export,
+        ublk: serving.export().ublk(),
+        volumes,
+        volume_names,
+    }
+}
+
 /// Starts an array found. Its events go to `log` until it stops.
 pub(crate) fn start(
     dir: &Dir,
@@ -468,16 +489,7 @@ pub(crate) fn start(
         return Err(failure);
     }
     dir.own(&name, found.uuid);
-    let remembered = dir.record(found.uuid);
-    let left_volumes = remembered.map(|record| (record.volumes, record.volume_names));
-    let (volumes, volume_names) = left_volumes.unwrap_or_default();
-    let record = ArrayRecord {
-        name: name.to_string(),
-        export: ready.word,
-        ublk: serving.export().ublk(),
-        volumes,
-        volume_names,
-    };
+    let record = record_of(dir, found.uuid, &name, ready.word, &serving);
     if let Err(error) = dir.remember(found.uuid, &record) {
         tracing::warn!(%error, "the export is not remembered");
     }

@@ -38,10 +38,8 @@ use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
 use crate::daemon::alerts::board::Board;
-use crate::daemon::array::left;
-use crate::daemon::array::left::Before;
-use crate::daemon::array::running;
 use crate::daemon::array::running::{Limits, Running, Start};
+use crate::daemon::array::{left, running};
 use crate::daemon::changes::{Change, Changes};
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::pools::Tries;
@@ -453,10 +451,7 @@ impl Service {
         }
         let found = find::pick(self.scan(&[]), name)?;
         let name = found.name().as_str();
-        let left = left::unused(&self.dir, found.uuid, name, Before::Destroy)?;
-        if !dry_run {
-            left::delete(&self.dir, found.uuid, &left)?;
-        }
+        left::delete_unused(&self.dir, found.uuid, name, left::Before::Destroy, dry_run)?;
         let what = destroy::found(&found, dry_run)?;
         if dry_run {
             return Ok(outcome(name, false, &what));

@@ -150,12 +150,11 @@ impl Dir {
             return Err(silent(&missing.name, unread));
         }
         let name = missing.name.to_string();
-        let left = left::unused(self, missing.uuid, &name, Before::Forget)?;
+        left::delete_unused(self, missing.uuid, &name, Before::Forget, dry_run)?;
         if dry_run {
             let what = format!("would forget {}", missing.uuid);
             return Ok((missing, outcome(&name, false, &what)));
         }
-        left::delete(self, missing.uuid, &left)?;
         self.forget(missing.uuid);
         let what = format!(
             "{} is forgotten; it is served again when its drives are found",
