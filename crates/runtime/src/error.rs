@@ -7,6 +7,8 @@ use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 
+use strake_engine::event::{CommandError, FailCause};
+
 use crate::device::DeviceError;
 
 /// Why an array cannot be served.
@@ -105,6 +107,13 @@ pub enum ServeError {
     /// It was stopped meanwhile.
     #[error("the array was stopped meanwhile")]
     Ended,
+    /// The array failed while it was being stopped: as after a kill, not all that it had to write is
+    /// written.
+    #[error("the array failed while it was being stopped: {}", why_failed(*.0))]
+    FailedAtStop(FailCause),
+    /// The array refused to stop.
+    #[error("the array did not stop: {0}")]
+    NotStopped(CommandError),
     /// A power cut left more blocks undecided than the list of unreadable blocks has room for.
     #[error("more blocks were left undecided than the list of unreadable blocks has room for")]
     ListFull,
@@ -120,6 +129,14 @@ impl ServeError {
             action,
             source: source.into(),
         }
+    }
+}
+
+fn why_failed(cause: FailCause) -> &'static str {
+    match cause {
+        FailCause::MembersLost => "more members are lost than the level survives",
+        FailCause::ListFull => "the list of unreadable blocks has no room",
+        FailCause::NumbersExhausted => "the numbers of operations in the stripe log are used up",
     }
 }
 

@@ -39,11 +39,12 @@ pub use member_io::raw::RawMembers;
 pub use memory::budget::{check_descriptors_left, raise_descriptor_limit};
 pub use memory::may_have;
 pub use ring::check_io_uring;
+pub use serve::ending::Stopped;
 pub use serve::placement::{
     Placed, Placement, cpus_text, least_memory_bytes, parse_cpus, usable_cpus,
 };
 pub use serve::volumes::VolumeExport;
-pub use serve::{NotTold, ServeConfig, Serving, Stopped, found, may_make, may_serve, serve};
+pub use serve::{NotTold, ServeConfig, Serving, found, may_make, may_serve, serve};
 pub use thread::control::EventRecord;
 pub use thread::counters::{Counters, RequestLatencies};
 pub use thread::device_counts::DeviceCounts;

@@ -402,3 +402,37 @@ fn load_goes_on_without_an_error_while_a_member_goes_and_its_spare_comes() {
     assert_eq!(serving.counters().errors, 0);
     serving.stop().expect("stops");
 }
+
+/// The superblocks of the stop could not be written, and the stop was told to be a clean one.
+#[test]
+fn a_stop_in_which_the_array_fails_is_no_clean_one() {
+    let rig = Rig::create(Spec {
+        export: ExportKind::None,
+        member_bytes: 16 * MIB,
+        ..Spec::new(Level::Raid0, 2)
+    });
+    let sealed = Sealed::copy(&rig.paths[1]);
+    let paths = [rig.paths[0].clone(), sealed.path()];
+    let (serving, _) = serve(rig.config_of(&paths)).expect("serves");
+    sealed.refuse_writes();
+    let stopped = serving.stop();
+    assert!(
+        matches!(
+            stopped,
+            Err(ServeError::FailedAtStop(FailCause::MembersLost))
+        ),
+        "{stopped:?}"
+    );
+    // One that had failed before has nothing to write.
+    let rig = Rig::create(Spec {
+        export: ExportKind::None,
+        member_bytes: 16 * MIB,
+        ..Spec::new(Level::Raid0, 2)
+    });
+    let (serving, _) = rig.serve();
+    std::fs::remove_file(&rig.paths[1]).expect("removes");
+    wait_for(&serving, "the loss", |status| {
+        status.state == ArrayState::Failed
+    });
+    serving.stop().expect("stops as it is");
+}

@@ -11,6 +11,7 @@
 //! scans) and time limits of commands.
 
 pub(crate) mod counts;
+pub(crate) mod ending;
 pub(crate) mod placement;
 pub(crate) mod volumes;
 
@@ -305,7 +306,9 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         }
         Err(error) => {
             // The array was started for nothing: leave it clean.
-            serving.stop()?;
+            if let Err(error) = serving.stop() {
+                tracing::warn!(%error, "the array did not stop cleanly");
+            }
             Err(error)
         }
     }
@@ -624,106 +627,6 @@ impl Serving {
             .ask(ASK_PATIENCE, |answer| Mail::Regions(region, 1, answer))
             .ok()?;
         states.first().copied()
-    }
-
-    /// Stops taking requests, removes the export, makes everything durable and closes the members.
-    pub fn stop(self) -> Result<(), ServeError> {
-        self.end().result
-    }
-
-    /// The same for an array that others still look at, within a bounded time: what the kernel does
-    /// not give back in time is left behind, and is named.
-    pub fn end(&self) -> Stopped {
-        self.end_within(STOP_PATIENCE)
-    }
-
-    /// The same, for as long as this: an array that is not quiet then, since a member does not
-    /// answer, is left as a kill would leave it.
-    pub fn end_within(&self, patience: Duration) -> Stopped {
-        let result = self.become_quiet(Instant::now() + patience);
-        Stopped {
-            result,
-            busy: self.threads.end(),
-        }
-    }
-
-    /// Releases the array as a kill would: nothing more is written, and a ublk device stays for the
-    /// next process that serves the array. Returns the devices that stay busy.
-    pub fn abandon(&self) -> Vec<PathBuf> {
-        self.abandon_exports();
-        self.threads.end()
-    }
-
-    fn become_quiet(&self, until: Instant) -> Result<(), ServeError> {
-        let mut export = self.withdraw();
-        for (_, served) in self.take_volumes() {
-            export = served.stop().and(export);
-        }
-        // The engine answers when everything is durable, which a member that hangs may keep it
-        // from.
-        let (sender, receiver) = channel();
-        let mail = Mail::Command(Command::Stop, sender);
-        self.threads.peers.array().post(mail);
-        let late = |_| ServeError::Io {
-            action: "wait for the array to stop",
-            source: io::Error::from(io::ErrorKind::TimedOut),
-        };
-        let left = until.saturating_duration_since(Instant::now());
-        match receiver.recv_timeout(left).map_err(late)? {
-            Ok(_) => self.wait_until_stopped(until)?,
-            Err(error) => tracing::warn!(%error, "the array did not stop cleanly"),
-        }
-        export
-    }
-
-    fn take_volumes(&self) -> BTreeMap<VolumeUuid, Served> {
-        let volumes = self.volumes.lock();
-        std::mem::take(&mut volumes.expect("no thread panics with the exports"))
-    }
-
-    fn wait_until_stopped(&self, until: Instant) -> Result<(), ServeError> {
-        let lifecycle = self
-            .lifecycle
-            .lock()
-            .expect("no thread panics with the receiver");
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            match lifecycle.recv_timeout(left) {
-                Ok(Lifecycle::Stopped) => return Ok(()),
-                Ok(Lifecycle::Started | Lifecycle::Failed(_)) => {}
-                Err(_) => {
-                    let source = io::Error::from(io::ErrorKind::TimedOut);
-                    return Err(ServeError::io("wait for the array to become quiet", source));
-                }
-            }
-        }
-    }
-}
-
-/// How an array stopped.
-#[derive(Debug)]
-pub struct Stopped {
-    /// Why it did not stop cleanly.
-    pub result: Result<(), ServeError>,
-    /// Devices that stay busy because the kernel still has I/O on them.
-    pub busy: Vec<PathBuf>,
-}
-
-impl Serving {
-    /// As a kill would: sockets close, a ublk device stays for the next daemon.
-    fn abandon_exports(&self) {
-        if let Some(running) = self.running().take() {
-            running.abandon();
-        }
-        for served in self.take_volumes().into_values() {
-            served.abandon();
-        }
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.abandon_exports();
     }
 }
 

@@ -45,6 +45,27 @@ impl Spec {
     }
 }
 
+/// A file in memory that can be made to refuse all writes.
+pub(crate) struct Sealed(std::os::fd::OwnedFd);
+
+impl Sealed {
+    /// With the content of another.
+    pub(crate) fn copy(path: &Path) -> Sealed {
+        let flags = rustix::fs::MemfdFlags::ALLOW_SEALING | rustix::fs::MemfdFlags::CLOEXEC;
+        let sealed = Sealed(rustix::fs::memfd_create("member", flags).expect("a file in memory"));
+        std::fs::copy(path, sealed.path()).expect("copied");
+        sealed
+    }
+    pub(crate) fn path(&self) -> PathBuf {
+        let (process, fd) = (std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&self.0));
+        PathBuf::from(format!("/proc/{process}/fd/{fd}"))
+    }
+    pub(crate) fn refuse_writes(&self) {
+        let seal = rustix::fs::SealFlags::WRITE;
+        rustix::fs::fcntl_add_seals(&self.0, seal).expect("sealed");
+    }
+}
+
 /// An array on files.
 pub(crate) struct Rig {
     pub(crate) dir: tempfile::TempDir,
