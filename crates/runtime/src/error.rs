@@ -107,8 +107,8 @@ pub enum ServeError {
     /// It was stopped meanwhile.
     #[error("the array was stopped meanwhile")]
     Ended,
-    /// The array failed while it was being stopped: as after a kill, not all that it had to write is
-    /// written.
+    /// The array failed while it was being stopped: as after a kill, not all that it had to write
+    /// is written.
     #[error("the array failed while it was being stopped: {}", why_failed(*.0))]
     FailedAtStop(FailCause),
     /// The array refused to stop.

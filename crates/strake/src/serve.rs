@@ -13,6 +13,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -26,6 +27,7 @@ use crate::daemon::array::running::Limits;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::home::{self, Home, Look};
 use crate::daemon::manager;
+use crate::daemon::rounds::{self, Rounds};
 use crate::daemon::service::Service;
 use crate::daemon::service::pools;
 use crate::daemon::service::volumes;
@@ -114,17 +116,22 @@ async fn serve(
     tracing::info!(socket = %socket.display(), pid = std::process::id(), "ready");
     // Dropped when the socket goes, which aborts them.
     let mut tasks = JoinSet::new();
-    tasks.spawn(watch(watcher, looks));
-    tasks.spawn(manager::keep_informed(Arc::clone(&service), looked));
-    work(&service, &mut tasks);
+    let told = |task, work| rounds::told(task, Arc::clone(service.events()), work);
+    tasks.spawn(told("the watcher of drives", watch(watcher, looks).boxed()));
+    let informed = manager::keep_informed(Arc::clone(&service), looked);
+    tasks.spawn(told("news for the service manager", informed.boxed()));
     if let Some(address) = metrics.listen {
-        tasks.spawn(scrape::serve(Arc::clone(&service), address));
+        let scrape = scrape::serve(Arc::clone(&service), address);
+        tasks.spawn(told("metrics by HTTP", scrape.boxed()));
     }
     let textfile = metrics.textfile.map(Textfile::new);
     if let Some(file) = &textfile {
         let period = metrics.textfile_interval.get();
-        tasks.spawn(file.clone().keep(Arc::clone(&service), period));
+        let file = file.clone().keep(Arc::clone(&service), period);
+        tasks.spawn(told("metrics in a file", file.boxed()));
     }
+    work(&service, &mut tasks);
+    let mut homes = Rounds::new("the daemon's folder", Arc::clone(service.events()));
     let app = routes::router(service);
     let mut asked = std::pin::pin!(signals.asked());
     let result = loop {
@@ -133,7 +140,7 @@ async fn serve(
         let found = tokio::select! {
             () = &mut asked => break Ok(()),
             () = listen::serve(accepting, app.clone()) => break Ok(()),
-            found = gone(home) => found,
+            found = gone(home, &mut homes) => found,
         };
         match found {
             Ok(again) => listener = again,
@@ -157,68 +164,65 @@ fn locked(home: &Mutex<Home>) -> std::sync::MutexGuard<'_, Home> {
 }
 
 /// Looks after the paths of the daemon, until its socket was made anew or it has to end.
-async fn gone(home: &Arc<Mutex<Home>>) -> Result<UnixListener, Failure> {
+async fn gone(home: &Arc<Mutex<Home>>, rounds: &mut Rounds) -> Result<UnixListener, Failure> {
     loop {
         tokio::time::sleep(home::PERIOD).await;
         let home = Arc::clone(home);
-        match tokio::task::spawn_blocking(move || locked(&home).look()).await {
-            Ok(Look::Same) => {}
-            Ok(Look::Again(listener)) => return Ok(listener),
-            Ok(Look::Superfluous(failure)) => return Err(failure),
-            Err(error) => {
-                tracing::error!(%error, "the daemon's folder is not looked after any more");
-                std::future::pending::<()>().await;
-            }
+        match rounds.blocking(move || locked(&home).look()).await {
+            None | Some(Look::Same) => {}
+            Some(Look::Again(listener)) => return Ok(listener),
+            Some(Look::Superfluous(failure)) => return Err(failure),
         }
     }
 }
 
 /// What is done from time to time.
 fn work(service: &Arc<Service>, tasks: &mut JoinSet<()>) {
-    let work: [(_, fn(&Service), _); 5] = [
+    let work: [(_, Work, _); 5] = [
         (
             health::PERIOD_NEW,
-            Service::ask_new_drives,
-            "new drives are not asked how they are any more",
+            |service| service.ask_new_drives(),
+            "asking new drives how they are",
         ),
         (
             wear::PERIOD,
-            Service::ask_drives,
-            "drives are not asked how they are any more",
+            |service| service.ask_drives(),
+            "asking drives how they are",
         ),
         (
             schedule::PERIOD,
-            Service::begin_scrubs,
-            "no scrub begins by itself any more",
+            |service| service.begin_scrubs(),
+            "scrubs that begin by themselves",
         ),
         (
             pools::PERIOD,
-            Service::feed_from_pools,
-            "no array takes from a pool any more",
+            |service| service.feed_from_pools(),
+            "spares from pools",
         ),
         (
             volumes::PERIOD,
-            Service::serve_volumes,
-            "no volume is tried again by itself any more",
+            |service| service.serve_volumes(),
+            "volumes that are tried again",
         ),
     ];
-    for (period, work, without) in work {
-        tasks.spawn(again(Arc::clone(service), period, work, without));
+    for (period, work, task) in work {
+        let again = again(Arc::clone(service), period, work, task);
+        tasks.spawn(rounds::told(task, Arc::clone(service.events()), again));
     }
 }
 
-/// Does something that may block, from time to time.
-async fn again(service: Arc<Service>, period: Duration, work: fn(&Service), without: &'static str) {
+/// What is done from time to time, and may block.
+type Work = fn(&Arc<Service>);
+
+/// Does it, for ever.
+async fn again(service: Arc<Service>, period: Duration, work: Work, task: &'static str) {
+    let mut rounds = Rounds::new(task, Arc::clone(service.events()));
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let service = Arc::clone(&service);
-        let done = tokio::task::spawn_blocking(move || work(&service));
-        if let Err(error) = done.await {
-            tracing::error!(%error, "{without}");
-            return;
-        }
+        rounds.blocking(move || work(&service)).await;
     }
 }
 
@@ -227,19 +231,23 @@ async fn watch(mut watcher: Watcher, first: oneshot::Sender<()>) {
     let mut first = Some(first);
     let uevents = Uevents::listen();
     let events = watcher.events();
+    let mut rounds = Rounds::new("the watcher of drives", Arc::clone(&events));
     // Of a member file that an event has announced, and that may still be to come.
     let mut announced: Option<Instant> = None;
     loop {
-        let looked = tokio::task::spawn_blocking(move || {
-            watcher.look(Instant::now());
-            watcher
+        let look = tokio::task::spawn_blocking(move || {
+            let looked = watcher.look_in(&mut rounds, Instant::now());
+            (watcher, rounds, looked)
         });
-        match looked.await {
-            Ok(back) => watcher = back,
-            Err(error) => {
-                tracing::error!(%error, "the watcher is gone: new drives are not noticed");
-                return;
-            }
+        let looked;
+        match look.await {
+            Ok(back) => (watcher, rounds, looked) = back,
+            // The runtime ends.
+            Err(_) => return,
+        }
+        if !looked {
+            tokio::time::sleep(rounds.pause()).await;
+            continue;
         }
         if let Some(first) = first.take() {
             // Nothing may wait for it any more.

@@ -26,7 +26,7 @@ use crate::daemon::array::running::{Limits, Running, Start};
 use crate::daemon::events::EventLog;
 use crate::daemon::events::journal;
 use crate::daemon::service;
-use crate::daemon::service::ending::{QUIET_PATIENCE, note_unclean};
+use crate::daemon::service::ending::{QUIET_PATIENCE, note_unclean, unclean};
 use crate::daemon::service::pools::{Pools, check_named};
 use crate::daemon::service::rename;
 use crate::daemon::service::scrubs;
@@ -254,16 +254,15 @@ pub(crate) fn destroy(
 ) -> Result<OutcomeJson, Failure> {
     let found = found(context, name)?;
     left::delete_unused(&context.dir, found.uuid, name, Before::Destroy, dry_run)?;
-    let what = destroy::found(&found, dry_run)?;
+    let destroyed = destroy::found(&found, dry_run)?;
     if dry_run {
-        return Ok(service::outcome(name, false, &what));
+        return Ok(service::outcome(name, false, &destroyed.what));
     }
-    context.dir.forget(found.uuid);
-    context.dir.destroyed(found.uuid, found.name());
-    let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
-    // A folder that cannot be written remembers files that carry nothing: harmless.
-    let _ = context.dir.forget_files(&paths);
-    Ok(done(name, &what))
+    context.dir.was_destroyed(&found, &destroyed);
+    match destroyed.failure {
+        Some(failure) => Err(failure),
+        None => Ok(done(name, &destroyed.what)),
+    }
 }
 
 /// Gives an array that does not run another name.
@@ -291,9 +290,9 @@ pub(crate) fn rename(
             &format!("would be called {new}"),
         ));
     }
-    rename::rename_stopped(&context.dir, &found, &new)?;
+    let note = rename::rename_stopped(&context.dir, &found, &new)?;
     context.dir.own(&new, found.uuid);
-    Ok(done(name, &format!("is called {new} now")))
+    Ok(done(name, &format!("is called {new} now")).noted(note.as_slice()))
 }
 
 /// Adopts an array: the next daemon here serves it, by this name.
@@ -492,11 +491,12 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         Ok(()) => {
             // The log names devices that stay busy.
             let stopped = running.stop_within(&context.dir, QUIET_PATIENCE);
-            if let Err(failure) = &stopped {
+            let failure = unclean(running.name().as_str(), &stopped);
+            if let Some(failure) = &failure {
                 note_unclean(&log, running.name().as_str(), failure);
             }
             log.finish();
-            stopped?;
+            failure.map_or(Ok(()), Err)?;
         }
         // To stop it would take the block device from under its users.
         Err(failure) => {

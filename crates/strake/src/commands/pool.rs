@@ -12,7 +12,7 @@ use crate::commands::offline;
 use crate::common::absolutes;
 use crate::common::errors::Failure;
 use crate::common::size;
-use crate::daemon::service::pools::Pools;
+use crate::daemon::service::pools::{Changed, Pools};
 use crate::settings::words::parse_name;
 
 impl PoolDevices {
@@ -83,7 +83,7 @@ fn take(
     context: &Context,
     path: &str,
     args: &PoolDevices,
-    here: fn(&Pools<'_>, &str, &PoolRequest) -> Result<PoolDone, Failure>,
+    here: fn(&Pools<'_>, &str, &PoolRequest) -> Result<Changed, Failure>,
 ) -> Ended {
     let request = args.request();
     if request.force && !request.dry_run {
@@ -121,11 +121,11 @@ fn ask(
     context: &Context,
     path: &str,
     request: &PoolRequest,
-    here: impl FnOnce(&Pools<'_>) -> Result<PoolDone, Failure>,
+    here: impl FnOnce(&Pools<'_>) -> Result<Changed, Failure>,
 ) -> Result<PoolDone, Failure> {
     match Client::find(&context.dir)? {
         Some(client) => client.post(path, request),
-        None => here(&offline::pools(context)),
+        None => here(&offline::pools(context))?.answer(),
     }
 }
 
@@ -134,7 +134,7 @@ fn change(
     context: &Context,
     path: &str,
     request: &PoolRequest,
-    here: impl FnOnce(&Pools<'_>) -> Result<PoolDone, Failure>,
+    here: impl FnOnce(&Pools<'_>) -> Result<Changed, Failure>,
 ) -> Ended {
     let done = ask(context, path, request, here)?;
     context.say(&done, |done| {

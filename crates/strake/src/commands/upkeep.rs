@@ -31,7 +31,8 @@ pub(crate) fn clean(context: &Context, args: &CleanArgs) -> Ended {
         }
         None => {
             let not_expected = |arrays: &_| offline::not_expected(context, arrays);
-            clean_devices(&context.dir, &devices, &[], not_expected, dry_run)
+            let cleaned = clean_devices(&context.dir, &devices, &[], not_expected, dry_run);
+            cleaned.and_then(|(cleaned, failure)| failure.map_or(Ok(cleaned), Err))
         }
     };
     // Looked at first, so that it is known what the answer is about.

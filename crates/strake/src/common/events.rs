@@ -159,6 +159,12 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
                 "A file of the daemon's state cannot be read; the effect says what holds instead.",
             ),
             (
+                "daemon_task_failed",
+                Warning,
+                "A part of the daemon has panicked: the cause says which and why, the effect \
+                 whether it goes on.",
+            ),
+            (
                 "config_not_used",
                 Warning,
                 "The configuration file is wrong: the cause says where, the effect what holds.",

@@ -1,5 +1,5 @@
 //! What every room may use: errors, kinds of events, files, sizes, times, the log, the process,
-//! places of connections, what uses a device.
+//! places of connections, what uses a device, what was done to some devices and not to others.
 //!
 //! Invariant: a leaf; it knows no array, no daemon and no command.
 
@@ -7,6 +7,7 @@ pub(crate) mod errors;
 pub(crate) mod events;
 pub(crate) mod files;
 pub(crate) mod log;
+pub(crate) mod partly;
 pub(crate) mod places;
 pub(crate) mod process;
 pub(crate) mod size;

@@ -1,12 +1,12 @@
 //! Locks of changes: one change at a time of each array, name and pool.
 //!
-//! A change holds keys: the name and the uuid of its array, both names of a rename, `pools` for the
-//! pools of spares. Two changes exclude each other if they share a key; a change of one array that
-//! hangs on a device keeps no other array from its administration.
+//! A change holds keys: the name and the uuid of its array, both names of a rename, [`pool_key`]
+//! for a pool of spares. Two changes exclude each other if they share a key; a change of one array
+//! or pool that hangs on a device keeps no other from its administration.
 //!
 //! Invariants: the keys that one call takes are taken together or not at all; no wait for a key is
-//! longer than the patience given. Deliberately absent: what a change does, and reading (which
-//! takes no key).
+//! longer than the patience given; no key is of more than one array or pool. Deliberately absent:
+//! what a change does, and reading (which takes no key).
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,8 +14,13 @@ use std::time::{Duration, Instant};
 
 use crate::common::errors::{Code, Failure};
 
-/// The key of all pools of spares.
-pub(crate) const POOLS: &str = "pools/";
+/// Before the name or uuid of a pool: no array is called so.
+const POOL: &str = "pools/";
+
+/// The key of a pool of spares, by its name or its uuid. A change of the pool has both.
+pub(crate) fn pool_key(pool: &str) -> String {
+    format!("{POOL}{pool}")
+}
 
 /// How long a user's change waits for another one of the same array.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -85,7 +90,10 @@ impl Changes {
             let Some((key, since)) = taken else { break };
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let what = if key == POOLS { "the pools" } else { key };
+                let what = match key.strip_prefix(POOL) {
+                    Some(pool) => format!("the pool {pool}"),
+                    None => key.clone(),
+                };
                 let seconds = since.elapsed().as_secs();
                 let found = format!("another change of {what} has been under way for {seconds} s");
                 return Err(Failure::new(Code::ChangeUnderWay, found));
@@ -152,6 +160,21 @@ mod tests {
         assert!(changes.close(Duration::ZERO));
         let late = changes.try_begin(keys(&["y"])).map(|_| ());
         assert_eq!(late.map_err(|f| f.code), Err(Code::NotServing));
+    }
+
+    #[test]
+    fn a_change_of_a_pool_that_hangs_keeps_no_other_pool_from_changes() {
+        let changes = Changes::default();
+        let hangs = changes.try_begin(vec![pool_key("p")]).expect("free");
+        drop(changes.try_begin(vec![pool_key("q")]).expect("another"));
+        drop(changes.try_begin(keys(&["p"])).expect("an array"));
+        let refused = changes.begin_within(vec![pool_key("p")], Duration::from_millis(20));
+        let refused = refused.map(|_| ()).expect_err("it is under way");
+        assert!(
+            refused.found.starts_with("another change of the pool p "),
+            "{refused:?}"
+        );
+        drop(hangs);
     }
 
     #[test]

@@ -1,54 +1,77 @@
-//! What the watcher has done for it: each array is started, told the sizes of its devices and given
-//! back its members on a thread of its own, so that one that hangs holds up no other.
+//! What the daemon does for each array by itself: it is started, told the sizes of its devices,
+//! given back its members and given spares of its pool on a thread of its own, so that one that
+//! hangs holds up no other.
 //!
 //! Invariants: an array has one task of a kind at a time; a task is waited for no longer than
-//! [`PATIENCE`], and looked after at each later look. Deliberately absent: an end of a task that
-//! hangs; what it does has bounds of its own.
+//! [`PATIENCE`], and looked after at each later look; a panic in one is an event. Deliberately
+//! absent: an end of a task that hangs; what it does has bounds of its own.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use strake_format::ArrayUuid;
 
+use crate::daemon::events::EventLog;
+use crate::daemon::rounds;
+
 /// Longer than an array takes if all its members answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// After a panic no task of that kind and array begins for so long.
+const REST: Duration = Duration::from_secs(60);
+
 /// Tasks of one kind.
 #[derive(Debug)]
-pub(super) struct Tasks<T> {
+pub(crate) struct Tasks<T> {
     kind: &'static str,
-    under_way: Vec<(ArrayUuid, Instant, Receiver<T>)>,
+    events: Arc<EventLog>,
+    under_way: Vec<UnderWay<T>>,
+    /// Arrays of which one has panicked, until when.
+    resting: BTreeMap<ArrayUuid, Instant>,
 }
+
+/// Of which array, since when, and what comes of it, or what its panic says.
+type UnderWay<T> = (ArrayUuid, Instant, Receiver<Result<T, String>>);
 
 impl<T: Send + 'static> Tasks<T> {
     /// None yet.
-    pub(super) fn new(kind: &'static str) -> Tasks<T> {
+    pub(crate) fn new(kind: &'static str, events: &Arc<EventLog>) -> Tasks<T> {
         Tasks {
             kind,
+            events: Arc::clone(events),
             under_way: Vec::new(),
+            resting: BTreeMap::new(),
         }
     }
 
     /// Whether none is under way.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.under_way.is_empty()
     }
 
     /// Whether one of this array is under way.
-    pub(super) fn has(&self, array: ArrayUuid) -> bool {
+    pub(crate) fn has(&self, array: ArrayUuid) -> bool {
         self.under_way.iter().any(|(of, ..)| *of == array)
     }
 
-    /// Begins one; not a second of the same array.
-    pub(super) fn begin(&mut self, array: ArrayUuid, work: impl FnOnce() -> T + Send + 'static) {
-        if self.has(array) {
+    /// Whether one that is to begin does not: another is under way, or has panicked lately.
+    pub(crate) fn waits(&self, array: ArrayUuid) -> bool {
+        let rests = |until: &Instant| Instant::now() < *until;
+        self.has(array) || self.resting.get(&array).is_some_and(rests)
+    }
+
+    /// Begins one; not a second of the same array, and none of one that waits.
+    pub(crate) fn begin(&mut self, array: ArrayUuid, work: impl FnOnce() -> T + Send + 'static) {
+        if self.waits(array) {
             return;
         }
         let (done, result) = channel();
         let thread = std::thread::Builder::new().name(format!("{} array", self.kind));
         let work = move || {
             // Nobody may wait any more.
-            let _ = done.send(work());
+            let _ = done.send(rounds::caught(work));
         };
         match thread.spawn(work) {
             Ok(_) => self.under_way.push((array, Instant::now(), result)),
@@ -57,16 +80,24 @@ impl<T: Send + 'static> Tasks<T> {
     }
 
     /// What came of those that have ended; those that began just now are waited for.
-    pub(super) fn ended(&mut self) -> Vec<(ArrayUuid, T)> {
+    pub(crate) fn ended(&mut self) -> Vec<(ArrayUuid, T)> {
         let mut ended = Vec::new();
-        let kind = self.kind;
+        let (kind, events) = (self.kind, &self.events);
+        let resting = &mut self.resting;
+        resting.retain(|_, until| Instant::now() < *until);
         self.under_way.retain(|(array, since, result)| {
             let left = (*since + PATIENCE).saturating_duration_since(Instant::now());
             match result.recv_timeout(left) {
-                Ok(done) => ended.push((*array, done)),
+                Ok(Ok(done)) => ended.push((*array, done)),
+                Ok(Err(why)) => {
+                    let task = format!("{kind} array {array}");
+                    let effect = format!("it is tried again after {} s", REST.as_secs());
+                    rounds::note(events, &task, &why, &effect);
+                    resting.insert(*array, Instant::now() + REST);
+                }
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => {
-                    tracing::error!(%array, kind, "its thread has panicked");
+                    tracing::error!(%array, kind, "its thread has ended without a result");
                 }
             }
             false
@@ -81,7 +112,8 @@ mod tests {
 
     #[test]
     fn a_task_that_hangs_holds_up_no_other_and_panics_end_none() {
-        let mut tasks = Tasks::new("test");
+        let events = Arc::new(EventLog::open(&[]));
+        let mut tasks = Tasks::new("test", &events);
         let (end, hangs) = channel::<()>();
         let [a, b, c] = [1, 2, 3].map(|n| ArrayUuid([n; 16]));
         tasks.begin(a, move || hangs.recv().map_or(0, |()| 1));
@@ -92,6 +124,13 @@ mod tests {
         tasks.begin(a, || 3);
         let began = Instant::now();
         assert_eq!(tasks.ended(), [(b, 2)]);
+        let noted = events.since(0);
+        assert_eq!(noted.len(), 1);
+        assert!(tasks.waits(c) && !tasks.waits(b));
+        tasks.begin(c, || 4);
+        assert!(!tasks.has(c), "not so soon");
+        let cause = noted[0].cause.as_deref().unwrap_or_default();
+        assert_eq!(cause, format!("test array {c}: a test"));
         assert!(began.elapsed() < PATIENCE, "it is not waited for");
         assert!(tasks.has(a) && !tasks.has(b) && !tasks.has(c));
         end.send(()).expect("it waits");

@@ -64,9 +64,12 @@ fn try_out(devices: &[&Device], page: &Page) -> Result<(), Failure> {
     for (order, nth) in [forward, backward].into_iter().zip(0..) {
         let mark = |index: usize| mark(&run, nth, index);
         let seen = marked(devices, &order, &mark);
+        let mut given_back = Ok(());
         for device in devices {
-            device.write_at(place_of(device), page)?;
+            // One that refuses keeps none of the others from its page.
+            given_back = given_back.and(device.write_at(place_of(device), page));
         }
+        given_back?;
         if let Some((one, other)) = seen? {
             return Err(twice(devices[one].path(), devices[other].path()));
         }

@@ -13,6 +13,7 @@ use strake_format::{ArrayUuid, Layout, Role, Superblock};
 use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::common::errors::{Code, Failure};
+use crate::common::partly::Partly;
 use crate::drives::pool;
 use crate::drives::reused;
 use crate::drives::safety;
@@ -84,17 +85,27 @@ fn member_text(sb: &Superblock) -> String {
     }
 }
 
-/// Wipes what Strake left on these devices.
-pub(crate) fn clean(paths: &[PathBuf]) -> Result<Vec<Found>, Failure> {
+/// Wipes what Strake left on these devices. Answers what was found on those that are wiped, and why
+/// not all are.
+///
+/// # Errors
+/// No device was written.
+pub(crate) fn clean(paths: &[PathBuf]) -> Result<(Vec<Found>, Option<Failure>), Failure> {
     look(paths)?;
     let hold = |path: &PathBuf| Device::open(path, OpenMode::Member);
     let devices: Vec<Device> = paths.iter().map(hold).collect::<Result<_, _>>()?;
     // Again, now that nobody else can write them.
     let found: Vec<Found> = devices.iter().map(look_at).collect::<Result<_, _>>()?;
+    let mut partly = Partly::default();
     for (device, found) in devices.iter().zip(&found) {
-        wipe(device, found.superblock.as_deref())?;
+        partly.note(device.path(), wipe(device, found.superblock.as_deref()));
     }
-    Ok(found)
+    let wiped = found.into_iter();
+    let wiped = wiped.filter(|found| partly.done().contains(&found.path));
+    let failure = partly.failure("wiped").map(|failure| {
+        failure.cure("mend that, and strake drive clean DEV wipes those that are not")
+    });
+    Ok((wiped.collect(), failure))
 }
 
 fn wipe(device: &Device, superblock: Option<&Superblock>) -> Result<(), Failure> {

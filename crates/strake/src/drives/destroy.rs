@@ -7,19 +7,35 @@
 //! from it, and what still carries a superblock is named. Deliberately absent: remembering the
 //! array as destroyed (`daemon::state::destroyed`).
 
+use std::path::PathBuf;
+
 use strake_format::{Layout, MemberUuid};
 use strake_runtime::{Device, OpenMode};
 
 use crate::common::errors::Failure;
+use crate::common::partly::{self, Partly};
 use crate::common::size;
 use crate::drives::find;
 use crate::drives::find::FoundArray;
 use crate::drives::make;
 use crate::drives::reused;
 
-/// Wipes the superblocks of every member found, or says that it would. Answers what was done, and
-/// which members still carry one.
-pub(crate) fn found(found: &FoundArray, dry_run: bool) -> Result<String, Failure> {
+/// What became of the members of an array of which at least one was wiped.
+#[derive(Debug)]
+pub(crate) struct Destroyed {
+    /// In words, with the members that still carry a superblock.
+    pub(crate) what: String,
+    /// Members that carry none any more.
+    pub(crate) wiped: Vec<PathBuf>,
+    /// Why not all of those that were found were wiped.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// Wipes the superblocks of every member found, or says that it would.
+///
+/// # Errors
+/// No member was wiped.
+pub(crate) fn found(found: &FoundArray, dry_run: bool) -> Result<Destroyed, Failure> {
     let open = |member: &find::FoundMember| Device::open(&member.path, OpenMode::Member);
     let usable: Vec<Device> = found.usable().map(open).collect::<Result<_, _>>()?;
     let mut left: Vec<String> = Vec::new();
@@ -36,19 +52,28 @@ pub(crate) fn found(found: &FoundArray, dry_run: bool) -> Result<String, Failure
         .into_iter()
         .map(|(slot, uuid)| away_text(slot, uuid));
     left.extend(away);
-    let all = usable.iter().chain(aside.iter().map(|(device, _)| device));
-    let paths: Vec<String> = all.map(|d| d.path().display().to_string()).collect();
     if dry_run {
-        let what = format!("would wipe the superblocks of {}", paths.join(", "));
-        return Ok(and_left(what, &left));
+        let all = usable.iter().chain(aside.iter().map(|(device, _)| device));
+        let paths: Vec<PathBuf> = all.map(|device| device.path().to_owned()).collect();
+        let what = format!("would wipe the superblocks of {}", partly::all(&paths));
+        return Ok(Destroyed {
+            what: and_left(what, &left),
+            wiped: Vec::new(),
+            failure: None,
+        });
     }
-    let mut failure = None;
-    for device in &usable {
-        if let Err(error) = make::unmake(device, found.uuid) {
-            failure.get_or_insert(error);
-        }
+    wipe(found, &usable, &aside).destroyed(found, &left)
+}
+
+/// Members that are set aside, and their devices.
+type Aside<'a> = [(Device, &'a find::FoundMember)];
+
+fn wipe(found: &FoundArray, usable: &[Device], aside: &Aside<'_>) -> Partly {
+    let mut partly = Partly::default();
+    for device in usable {
+        partly.note(device.path(), make::unmake(device, found.uuid));
     }
-    for (device, member) in &aside {
+    for (device, member) in aside {
         // The last copy of a device that changed its size lies where it ended before.
         let sizes = [
             device.info().bytes,
@@ -56,15 +81,37 @@ pub(crate) fn found(found: &FoundArray, dry_run: bool) -> Result<String, Failure
         ];
         let mut places = sizes.map(Layout::superblock_offsets).concat();
         places.retain(|at| *at < device.info().bytes);
-        if let Err(error) = reused::wipe(device, &places) {
-            failure.get_or_insert(error);
-        }
+        partly.note(device.path(), reused::wipe(device, &places));
     }
-    match failure {
-        Some(failure) => Err(failure),
-        None => {
-            let what = format!("{} wiped", size::count(paths.len(), "superblock"));
-            Ok(and_left(what, &left))
+    partly
+}
+
+impl Partly {
+    fn destroyed(self, found: &FoundArray, left: &[String]) -> Result<Destroyed, Failure> {
+        let (name, uuid) = (found.name(), found.uuid);
+        let failure = self.failure("wiped").map(|failure| {
+            failure.cure(format!(
+                "mend that, and strake destroy {uuid} wipes the others; strake start --force \
+                 {uuid} takes back what is left of {name}"
+            ))
+        });
+        let wiped = self.done().to_vec();
+        match failure {
+            Some(failure) if wiped.is_empty() => {
+                let cure = format!("mend that, and strake destroy {uuid} again");
+                Err(failure.cure(cure))
+            }
+            failure => {
+                let mut what = format!("{} wiped", size::count(wiped.len(), "superblock"));
+                if let Some(failure) = &failure {
+                    what.push_str(&format!(", not all: {}", failure.found));
+                }
+                Ok(Destroyed {
+                    what: and_left(what, left),
+                    wiped,
+                    failure,
+                })
+            }
         }
     }
 }

@@ -22,6 +22,7 @@ use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::api::CreateRequest;
 use crate::common::errors::{Code, Failure};
+use crate::common::partly::Partly;
 use crate::common::size;
 use crate::drives::notes;
 use crate::drives::reused;
@@ -317,19 +318,28 @@ fn latency_target(us: Option<u32>) -> Result<u32, Failure> {
 
 fn write_or_wipe(devices: &[Device], plan: &CreatePlan, prepare: Prepare) -> Result<(), Failure> {
     let mut reached = 0;
-    let result = write(devices, plan, prepare, &mut reached);
-    if result.is_err() {
-        let touched = match prepare {
-            Prepare::Keep => reached,
-            _ => devices.len(),
-        };
-        for (device, sb) in devices[..touched].iter().zip(&plan.superblocks) {
-            if let Err(error) = wipe(device, sb) {
-                tracing::warn!(%error, "could not wipe after a failed create");
-            }
-        }
+    let Err(failure) = write(devices, plan, prepare, &mut reached) else {
+        return Ok(());
+    };
+    let touched = match prepare {
+        Prepare::Keep => reached,
+        _ => devices.len(),
+    };
+    let mut left = Partly::default();
+    for (device, sb) in devices[..touched].iter().zip(&plan.superblocks) {
+        left.note(device.path(), wipe(device, sb));
     }
-    result
+    Err(match left.failure("wiped again") {
+        None => failure,
+        Some(left) => {
+            let found = format!(
+                "{}; superblocks of the array that was not made may be left: {}",
+                failure.found, left.found
+            );
+            let cure = "mend that, and strake drive clean DEV wipes what is left on a device";
+            Failure { found, ..failure }.cure(cure)
+        }
+    })
 }
 
 /// `reached`: so many of the devices were written to.

@@ -13,6 +13,7 @@ use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::api::{ScanDeviceJson, ScanJson};
 use crate::common::errors::{Code, Failure};
+use crate::common::partly::Partly;
 use crate::drives::machine::looks::Looks;
 use crate::drives::machine::stack::Stack;
 use crate::drives::machine::sysfs;
@@ -46,6 +47,10 @@ impl Pool {
             .expect("a pool found has a device")
             .label
             .name
+    }
+    /// Has it this name or uuid?
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.name().as_str() == name || self.uuid.to_string() == name
     }
     /// As `scan` tells it.
     pub(crate) fn scan_json(&self) -> ScanJson {
@@ -108,9 +113,20 @@ pub(crate) fn find(paths: &[PathBuf]) -> Vec<Pool> {
 }
 
 /// The same; a device that does not answer is not waited for.
-pub(crate) fn find_within(looks: &Looks, paths: &[PathBuf]) -> Vec<Pool> {
+pub(crate) fn find_within(looks: &Looks, paths: &[PathBuf]) -> Found {
     let answers = looks.each(paths, device_at);
-    group(answers.found.into_iter().flatten())
+    Found {
+        pools: group(answers.found.into_iter().flatten()),
+        silent: answers.silent,
+    }
+}
+
+/// Pools found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) pools: Vec<Pool>,
+    /// Devices that did not answer: they may be in any of them.
+    pub(crate) silent: Vec<PathBuf>,
 }
 
 fn device_at(path: &Path) -> Option<PoolDevice> {
@@ -143,8 +159,8 @@ fn group(devices: impl Iterator<Item = PoolDevice>) -> Vec<Pool> {
 
 /// The one pool of that name or uuid.
 pub(crate) fn pick(pools: Vec<Pool>, name: &str) -> Result<Pool, Failure> {
-    let is = |pool: &Pool| pool.name().as_str() == name || pool.uuid.to_string() == name;
-    let mut found: Vec<Pool> = pools.into_iter().filter(is).collect();
+    let found = pools.into_iter().filter(|pool| pool.is_called(name));
+    let mut found: Vec<Pool> = found.collect();
     match found.len() {
         0 => Err(Failure::new(
             Code::PoolNotFound,
@@ -192,14 +208,18 @@ pub(crate) fn fit_for_any(paths: &[PathBuf]) -> Result<(), Failure> {
 }
 
 /// Puts devices into a pool. They were checked ([`safety::check`]); `foreign` are those that lose
-/// their signatures first.
+/// their signatures first. One that cannot be labelled keeps none of the others from it.
+///
+/// # Errors
+/// No device was labelled.
 pub(crate) fn label(
     paths: &[PathBuf],
     foreign: &[PathBuf],
     (pool, name): (PoolUuid, &ArrayName),
     permit: Permit,
-) -> Result<(), Failure> {
+) -> Result<Partly, Failure> {
     let devices = safety::hold(paths, foreign, permit)?;
+    let mut partly = Partly::default();
     for device in &devices {
         let label = PoolLabel {
             pool,
@@ -207,12 +227,32 @@ pub(crate) fn label(
             device: MemberUuid(random_uuid()),
             device_bytes: device.info().bytes,
         };
-        for offset in Layout::superblock_offsets(device.info().bytes) {
-            device.write_at(offset, &label.encode(offset)[..])?;
-            device.flush()?;
-        }
+        partly.note(device.path(), write(device, &label));
     }
-    Ok(())
+    Ok(partly)
+}
+
+/// Writes a label, or leaves none if that can be had.
+fn write(device: &Device, label: &PoolLabel) -> Result<(), Failure> {
+    let places = Layout::superblock_offsets(device.info().bytes);
+    let written = places.iter().try_for_each(|&offset| {
+        device.write_at(offset, &label.encode(offset)[..])?;
+        device.flush()
+    });
+    written.map_err(|error| {
+        let failure = Failure::from(error);
+        match reused::wipe(device, &places) {
+            Ok(()) => failure,
+            Err(_) => {
+                let shown = device.path().display();
+                let found = format!(
+                    "{}; {shown} may have got a label, which could not be wiped again",
+                    failure.found
+                );
+                Failure { found, ..failure }
+            }
+        }
+    })
 }
 
 /// Takes a device out of its pool.

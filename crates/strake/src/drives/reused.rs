@@ -90,14 +90,15 @@ fn nothing_before(device: &Device, first: u64) -> Result<(), Failure> {
 }
 
 /// Zeroes what lies at these places, where it is ours; what something foreign has taken in part is
-/// left to that.
+/// left to that. One that cannot be written keeps none of the others from it.
 pub(crate) fn wipe(device: &Device, places: &[u64]) -> Result<(), Failure> {
+    let mut written = Ok(());
     for &offset in places {
         if is_certainly_ours(device, offset) {
-            device.write_at(offset, &[0; SUPERBLOCK_BYTES])?;
+            written = written.and(device.write_at(offset, &[0; SUPERBLOCK_BYTES]));
         }
     }
-    device.flush()?;
+    written.and(device.flush())?;
     Ok(())
 }
 

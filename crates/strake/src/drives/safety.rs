@@ -20,6 +20,7 @@ use strake_format::{ArrayUuid, Layout, Role};
 use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::common::errors::{Code, Failure};
+use crate::common::partly::{self, Partly};
 use crate::common::uses;
 use crate::drives::alias;
 use crate::drives::machine::helper;
@@ -108,15 +109,29 @@ pub(crate) fn hold(
 ) -> Result<Vec<Device>, Failure> {
     let open = |path: &PathBuf| Device::open(path, OpenMode::Member);
     let open_all = || paths.iter().map(open).collect::<Result<Vec<_>, _>>();
-    let mut devices = open_all()?;
-    if !foreign.is_empty() {
-        // Only now is it certain that nobody has one of them; wipefs wants them to itself.
-        drop(devices);
-        foreign
-            .iter()
-            .try_for_each(|path| wipe_foreign(path, permit))?;
-        devices = open_all()?;
+    let devices = open_all()?;
+    if foreign.is_empty() {
+        return still_free(devices, permit);
     }
+    // Only now is it certain that nobody has one of them; wipefs wants them to itself.
+    drop(devices);
+    let mut wiped = Partly::default();
+    let did = "cleared of foreign signatures";
+    for path in foreign {
+        wiped.note(path, wipe_foreign(path, permit));
+        // Nothing is wiped for what comes to nothing.
+        wiped.failure(did).map_or(Ok(()), Err)?;
+    }
+    let held = open_all().map_err(Failure::from);
+    held.and_then(|devices| still_free(devices, permit))
+        .map_err(|failure| {
+            let found = format!("{}; {did}: {}", failure.found, partly::all(foreign));
+            Failure { found, ..failure }
+        })
+}
+
+/// Devices that are held, if they are still what they were at the first look.
+fn still_free(devices: Vec<Device>, permit: Permit) -> Result<Vec<Device>, Failure> {
     for device in &devices {
         // A process that had it at the first look may have been at work.
         let path = device.path();

@@ -312,19 +312,25 @@ fn pools() -> Vec<Route> {
             Method::POST,
             "/v1/pools/{name}",
             "Make a pool of devices",
-            |s, name: String, JsonBody(asked)| s.pool_change(|pools| pools.create(&name, &asked)),
+            |s, name: String, JsonBody(asked)| {
+                s.pool_change(&name, |pools| pools.create(&name, &asked))
+            },
         ),
         route(
             Method::POST,
             "/v1/pools/{name}/add",
             "Add devices",
-            |s, name: String, JsonBody(asked)| s.pool_change(|pools| pools.add(&name, &asked)),
+            |s, name: String, JsonBody(asked)| {
+                s.pool_change(&name, |pools| pools.add(&name, &asked))
+            },
         ),
         route(
             Method::POST,
             "/v1/pools/{name}/remove",
             "Take devices out, all unless some are named",
-            |s, name: String, JsonBody(asked)| s.pool_change(|pools| pools.remove(&name, &asked)),
+            |s, name: String, JsonBody(asked)| {
+                s.pool_change(&name, |pools| pools.remove(&name, &asked))
+            },
         ),
     ]
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, bytes};
+use crate::rig::{Rig, Sealed, bytes};
 
 const NBD: &[&str] = &["--export", "nbd"];
 
@@ -412,4 +412,78 @@ fn a_start_without_enough_members_names_the_slots_and_what_was_in_them() {
             "{found}"
         );
     }
+}
+
+/// Only the error of the member was told, and the array was not remembered as destroyed: what was
+/// left was started by itself.
+#[test]
+fn a_destroy_that_one_member_refuses_says_what_is_wiped_and_the_rest_does_not_come_back() {
+    for with_daemon in [false, true] {
+        let mut rig = Rig::new();
+        if with_daemon {
+            rig.start_daemon();
+        }
+        let sealed = Sealed::new(64 << 20);
+        let mut d = rig.files(2);
+        d.push(sealed.path());
+        let made = rig.create("data", "5", &["--export", "none"], &d).ok();
+        let uuid = made.json()["uuid"].as_str().expect("text").to_owned();
+        if with_daemon {
+            rig.run(&["stop", "data"]).ok();
+        }
+        sealed.refuse_writes();
+        let run = rig.run(&["destroy", "data", "--yes"]);
+        assert!(run.code != 0, "{run:?}");
+        let error = run.json_error();
+        let found = error["found"].to_string();
+        assert!(found.contains(&sealed.path()), "{found}");
+        assert!(
+            found.contains(&format!("wiped: {}, {}", d[0], d[1])),
+            "{found}"
+        );
+        let cure = error["cure"].to_string();
+        assert!(cure.contains(&format!("strake destroy {uuid}")), "{cure}");
+        if with_daemon {
+            let events = rig.events();
+            let destroyed = events.iter().find(|e| e["event"] == "destroyed");
+            let effect = destroyed.expect("an event")["effect"].to_string();
+            assert!(effect.contains(&sealed.path()), "{effect}");
+            assert!(
+                effect.starts_with("\"2 superblocks wiped, not all"),
+                "{effect}"
+            );
+            // The member that is left is still found.
+            let scanned = rig.run(&["scan"]).ok().json();
+            assert_eq!(scanned[0]["uuid"], uuid.as_str(), "{scanned}");
+            assert!(scanned[0]["destroyed"].is_string(), "{scanned}");
+        }
+        let start: &[&str] = match with_daemon {
+            true => &["start", &uuid],
+            false => &["start", "--foreground", &uuid, &d[2]],
+        };
+        rig.run(start).refused(4, "array-destroyed");
+        // Nothing is wiped any more: that is not told to be more than it is.
+        let again = rig.run(&["destroy", &uuid, "--yes"]);
+        let found = again.json_error()["found"].to_string();
+        assert!(found.ends_with("no device was wiped\""), "{found}");
+    }
+}
+
+#[test]
+fn a_create_that_one_device_refuses_names_what_it_may_have_left() {
+    let rig = Rig::new();
+    let [a, b] = ["a", "b"].map(|name| rig.file(name, 32 << 20));
+    let large = rig.file("large", 64 << 20);
+    let create = ["create", "data", "--level", "5", "--export", "none"];
+    let all = [&create[..], &[&a, &b, &large]].concat();
+    let run = rig.run_within_40_mib(&all);
+    let found = run.json_error()["found"].to_string();
+    assert!(run.code != 0 && found.contains(&large), "{run:?}");
+    let left = format!("wiped again: {a}, {b}");
+    assert!(
+        found.contains("may be left") && found.contains(&left),
+        "{found}"
+    );
+    rig.run(&[&create[..], &["--force", "--yes", &a, &b, &large]].concat())
+        .ok();
 }

@@ -42,6 +42,11 @@ impl Freezer {
         }
         Some(freezer)
     }
+    fn file(&self, name: &str) -> String {
+        let path = self.folder.join(name);
+        std::fs::write(&path, vec![0; 64 << 20]).expect("works");
+        path.display().to_string()
+    }
     fn freeze(&mut self) {
         assert!(run("fsfreeze", &["-f", &self.folder.display().to_string()]));
         self.frozen = true;
@@ -254,6 +259,86 @@ fn an_array_with_a_thread_that_hangs_is_unresponsive_and_hides_no_other() {
     assert_eq!(rig.show("data")["state"], "stopped");
     within(&rig, 60, &["start", "data", "--export", "none"]).ok();
     rig.until_state("data", "optimal");
+    rig.stop_daemon();
+}
+
+/// It was told to be an error of one member: neither the array was said to be out of service, nor
+/// the device to be busy, and no event was noted.
+#[test]
+fn a_stop_that_is_not_clean_names_what_stays_busy_and_is_an_event() {
+    if !rig::is_root() {
+        return rig::skipped("only root can freeze a file system");
+    }
+    let mut rig = Rig::new();
+    let Some(mut freezer) = Freezer::new(&rig) else {
+        return;
+    };
+    let mut z = rig.files_called("z", 1);
+    let hangs = freezer.file("m");
+    z.push(hangs.clone());
+    rig.start_daemon_with(&["--io-timeout", "2"]);
+    rig.create("z", "0", &["--export", "none"], &z).ok();
+    freezer.freeze();
+    let stop = within(&rig, 120, &["stop", "z"]);
+    assert_eq!(stop.code, 1, "{stop:?}");
+    let found = stop.json_error()["found"].to_string();
+    assert!(
+        found.contains("z is out of service and was not stopped cleanly")
+            && found.contains(&format!("the kernel still has I/O on {hangs}")),
+        "{found}"
+    );
+    let events = rig.events();
+    let is = |e: &&serde_json::Value| e["event"] == "stopped" && e["array"] == "z";
+    let stopped = events.iter().find(is).expect("an event");
+    let effect = stopped["effect"].as_str().unwrap_or_default();
+    assert!(effect.starts_with("not clean"), "{stopped}");
+    assert!(stopped["cause"].to_string().contains(&hangs), "{stopped}");
+    freezer.thaw();
+    rig.until("z to serve again", || {
+        within(&rig, 60, &["start", "z", "--export", "none"]).code == 0
+    });
+    within(&rig, 60, &["stop", "z"]).ok();
+    rig.stop_daemon();
+}
+
+/// All pools had one key, which was held as long as a device of one of them did not answer.
+#[test]
+fn a_pool_device_that_hangs_costs_its_own_pool_and_nothing_else() {
+    if !rig::is_root() {
+        return rig::skipped("only root can freeze a file system");
+    }
+    let mut rig = Rig::new();
+    let Some(mut freezer) = Freezer::new(&rig) else {
+        return;
+    };
+    let (first, hangs) = (freezer.file("first"), freezer.file("hangs"));
+    let d = rig.files(5);
+    rig.start_daemon();
+    rig.run(&["pool", "create", "p", &first]).ok();
+    rig.run(&["pool", "create", "q", &d[3]]).ok();
+    let options = ["--export", "none", "--pool", "q"];
+    rig.create("y", "1", &options, &d[..2]).ok();
+    freezer.freeze();
+    let mut adding = spawn(&rig, &["pool", "add", "p", &hangs]);
+    let under_way = || {
+        let refused = within(&rig, 60, &["pool", "remove", "p", &first]);
+        refused.code != 0
+            && refused.json_error()["found"]
+                .to_string()
+                .contains("the pool p")
+    };
+    rig.until("the change of p to be under way", under_way);
+    within(&rig, 30, &["pool", "create", "r", &d[4]]).ok();
+    within(&rig, 30, &["pool", "remove", "r", &d[4]]).ok();
+    within(&rig, 30, &["fail", "y", "0"]).ok();
+    rig.until_state("y", "optimal");
+    let shown = rig.show("y");
+    assert!(shown["members"].to_string().contains(&d[3]), "{shown}");
+    assert!(adding.try_wait().expect("works").is_none(), "it hangs");
+    freezer.thaw();
+    assert!(adding.wait().expect("works").success());
+    let shown = rig.run(&["pool", "show", "p"]).ok().json();
+    assert_eq!(shown["devices"].as_array().map(Vec::len), Some(2));
     rig.stop_daemon();
 }
 

@@ -383,3 +383,53 @@ fn how_an_array_is_to_be_served_is_remembered_when_the_machine_starts_anew() {
     rig.until_state("a", "optimal");
     assert_eq!(kind(&rig), before);
 }
+
+/// Only the error of the device was told: not that the others were changed, or were not.
+#[test]
+fn a_change_of_a_pool_that_one_device_refuses_says_what_became_of_the_others() {
+    for with_daemon in [false, true] {
+        let mut rig = Rig::new();
+        if with_daemon {
+            rig.start_daemon();
+        }
+        let (d, sealed) = (rig.files(2), Sealed::new(64 << 20));
+        let hard = sealed.path();
+        rig.run(&["pool", "create", "p", &d[0], &hard]).ok();
+        sealed.refuse_writes();
+        let run = rig.run(&["pool", "delete", "p", "--yes"]);
+        let found = run.json_error()["found"].to_string();
+        assert!(run.code != 0 && found.contains(&hard), "{found}");
+        assert!(found.contains(&format!("removed: {}", d[0])), "{found}");
+        let left = rig.run(&["pool", "show", "p"]).ok().json();
+        assert_eq!(left["devices"][0]["device"], hard.as_str());
+        assert_eq!(left["devices"].as_array().map(Vec::len), Some(1));
+        if with_daemon {
+            let events = rig.events();
+            let changed = events.iter().filter(|e| e["event"] == "pool_changed");
+            let told: Vec<String> = changed.map(|e| e["effect"].to_string()).collect();
+            assert!(told[1].contains(&format!("{} removed", d[0])), "{told:?}");
+            let left = told[1].contains(&hard);
+            assert!(left, "{told:?}");
+        }
+        // What is left can be wiped by another command, which says as much.
+        rig.run(&["pool", "create", "r", &d[1]]).ok();
+        let run = rig.run(&["drive", "clean", "--yes", &hard, &d[1]]);
+        let found = run.json_error()["found"].to_string();
+        let wiped = found.contains(&format!("wiped: {}", d[1]));
+        assert!(run.code != 0 && wiped, "{found}");
+        rig.run(&["pool", "show", "r"]).refused(3, "pool-not-found");
+    }
+}
+
+#[test]
+fn a_pool_of_which_one_device_takes_no_label_has_the_others() {
+    let rig = Rig::new();
+    let (small, large) = (rig.file("small", 32 << 20), rig.file("large", 64 << 20));
+    let run = rig.run_within_40_mib(&["pool", "create", "p", &large, &small]);
+    let found = run.json_error()["found"].to_string();
+    assert!(run.code != 0 && found.contains(&large), "{run:?}");
+    assert!(found.contains(&format!("added: {small}")), "{found}");
+    assert_eq!(devices_of(&rig, "p"), std::slice::from_ref(&small));
+    rig.run(&["pool", "add", "p", &large, &small]).ok();
+    assert_eq!(devices_of(&rig, "p"), [large, small]);
+}

@@ -54,6 +54,27 @@ impl Run {
     }
 }
 
+/// A file in memory that can be made to refuse all writes.
+pub(crate) struct Sealed(std::os::fd::OwnedFd);
+
+impl Sealed {
+    pub(crate) fn new(bytes: u64) -> Sealed {
+        let flags = rustix::fs::MemfdFlags::ALLOW_SEALING | rustix::fs::MemfdFlags::CLOEXEC;
+        let file = rustix::fs::memfd_create("member", flags).expect("a file in memory");
+        rustix::fs::ftruncate(&file, bytes).expect("sparse");
+        Sealed(file)
+    }
+    /// For every process of this user.
+    pub(crate) fn path(&self) -> String {
+        let (process, fd) = (std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&self.0));
+        format!("/proc/{process}/fd/{fd}")
+    }
+    pub(crate) fn refuse_writes(&self) {
+        let seal = rustix::fs::SealFlags::WRITE;
+        rustix::fs::fcntl_add_seals(&self.0, seal).expect("sealed");
+    }
+}
+
 /// See the module.
 pub(crate) struct Rig {
     pub(crate) folder: tempfile::TempDir,
@@ -107,6 +128,18 @@ impl Rig {
     /// Runs with `--json`.
     pub(crate) fn run(&self, args: &[&str]) -> Run {
         self.run_command(self.command().arg("--json").args(args))
+    }
+    /// The same in a process that can write no byte of a file beyond the first 40 MiB: the last
+    /// superblock or label of a larger one.
+    pub(crate) fn run_within_40_mib(&self, args: &[&str]) -> Run {
+        let limited = "trap '' XFSZ; ulimit -f 81920; exec \"$@\"";
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", limited, "sh", STRAKE, "--json"])
+            .args(args)
+            .env("STRAKE_DIR", self.dir())
+            .stdin(Stdio::null());
+        self.run_command(&mut command)
     }
     pub(crate) fn run_command(&self, command: &mut Command) -> Run {
         let output = command.output().expect("works");

@@ -7,8 +7,8 @@
 //! Invariants: all of it is on threads of its own: arrays, events and commands wait for nothing
 //! here. Events up to the one that a channel was told of last are kept with the spool, so a daemon
 //! that is killed tells what it had not told yet. Conditions are told when they begin, while they
-//! last, at the start of the daemon, and when they end. Deliberately absent: another transport of
-//! events than the log of the daemon (`events`).
+//! last, at the start of the daemon, and when they end; a look that panicked tells nothing.
+//! Deliberately absent: another transport of events than the log of the daemon (`events`).
 
 pub(crate) mod board;
 mod conditions;
@@ -39,7 +39,8 @@ use crate::daemon::alerts::group::Group;
 use crate::daemon::alerts::message::{Draft, Item, Message, Seen};
 use crate::daemon::alerts::spool::{Found, Kept, Spool};
 use crate::daemon::alerts::ways::{Courier, Delivered, Line};
-use crate::daemon::events::Happened;
+use crate::daemon::events::{EventLog, Happened};
+use crate::daemon::rounds::{self, Rounds};
 use crate::daemon::service::Service;
 
 /// How often arrays are looked at without an event.
@@ -48,6 +49,9 @@ const LOOK_PERIOD: Duration = Duration::from_secs(10);
 const KEEP_PERIOD: Duration = Duration::from_secs(60);
 /// The disk gets so long to keep what is not delivered, when the daemon ends.
 const END_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Where nothing of them goes on.
+const NONE: &str = "there are no alerts until the daemon is restarted";
 
 /// The alerts of a daemon, until they are ended.
 #[derive(Debug)]
@@ -71,7 +75,11 @@ impl Alerts {
         let spawned = thread.spawn(move || {
             match crate::common::process::runtime() {
                 Ok(runtime) => {
-                    runtime.block_on(Teller::run(service, channels, newest, asked));
+                    let events = Arc::clone(service.events());
+                    let run = Teller::run(service, channels, newest, asked);
+                    if let Err(why) = rounds::caught(|| runtime.block_on(run)) {
+                        rounds::note(&events, "alerts", &why, NONE);
+                    }
                     // A program or a look that hangs keeps no daemon from its end.
                     runtime.shutdown_background();
                 }
@@ -98,8 +106,8 @@ impl Alerts {
     }
 }
 
-/// A look at the arrays in service.
-type Looked = JoinHandle<Vec<Seen>>;
+/// A look at the arrays in service; what its panic says where it is none.
+type Looked = JoinHandle<Result<Vec<Seen>, String>>;
 
 /// The task that follows what happens.
 struct Teller {
@@ -113,6 +121,9 @@ struct Teller {
     /// The next event.
     next: u64,
     looking: Option<Looked>,
+    looks: Rounds,
+    /// No look begins before, after one that panicked.
+    look_from: Instant,
     /// When what was told was kept last, and up to which event.
     kept_at: Instant,
     kept_to: u64,
@@ -181,7 +192,7 @@ impl Teller {
             opened = open => match opened {
                 Ok(opened) => opened,
                 Err(error) => {
-                    tracing::error!(%error, "there are no alerts");
+                    rounds::note(service.events(), "alerts", &error.to_string(), NONE);
                     return;
                 }
             },
@@ -194,17 +205,20 @@ impl Teller {
         let mut work = JoinSet::new();
         let mut teller = Teller::new(service, channels.clone(), newest, spool, found);
         teller.keep();
-        for line in &teller.lines {
-            work.spawn(Arc::clone(line).run());
-        }
         let events = Arc::clone(teller.service.events());
+        for line in &teller.lines {
+            work.spawn(deliver(Arc::clone(line), Arc::clone(&events)));
+        }
         let mut newest = events.follow_within();
         let mut period = tokio::time::interval(LOOK_PERIOD);
+        let mut rounds = Rounds::new("alerts", Arc::clone(&events));
         loop {
-            teller.follow();
-            teller.send_due(false);
-            teller.look();
-            let due = teller.due();
+            let Some(due) = rounds.round(|| teller.turn()) else {
+                tokio::select! {
+                    _ = &mut asked => break,
+                    () = tokio::time::sleep(rounds.pause()) => continue,
+                }
+            };
             let due = async {
                 match due {
                     Some(due) => tokio::time::sleep_until(due.into()).await,
@@ -216,7 +230,9 @@ impl Teller {
                 _ = newest.changed() => {}
                 _ = period.tick() => teller.look_again = true,
                 () = due => {}
-                looked = looked(&mut teller.looking) => teller.looked(looked),
+                looked = looked(&mut teller.looking) => {
+                    rounds.round(|| teller.looked(looked));
+                }
                 Some(test) = tests_asked.recv() => {
                     work.spawn(answer(channels.clone(), test));
                 }
@@ -284,6 +300,7 @@ impl Teller {
             });
         }
         let next = groups.iter().map(Group::done).min().unwrap_or(newest) + 1;
+        let events = Arc::clone(events);
         Teller {
             service,
             spool,
@@ -293,11 +310,21 @@ impl Teller {
             arrays: Vec::new(),
             next,
             looking: None,
+            looks: Rounds::new("looks of alerts at the arrays", events),
+            look_from: now,
             kept_at: now,
             kept_to: newest,
             look_again: true,
             unkept: false,
         }
+    }
+
+    /// One turn of the loop. When the next message is due.
+    fn turn(&mut self) -> Option<Instant> {
+        self.follow();
+        self.send_due(false);
+        self.look();
+        self.due()
     }
 
     fn push(&mut self, item: &Item) {
@@ -323,14 +350,31 @@ impl Teller {
 
     /// Looks at the arrays, one look at a time.
     fn look(&mut self) {
-        if self.looking.is_none() && std::mem::take(&mut self.look_again) {
+        let may = self.looking.is_none() && Instant::now() >= self.look_from;
+        if may && std::mem::take(&mut self.look_again) {
             let service = Arc::clone(&self.service);
-            self.looking = Some(tokio::task::spawn_blocking(move || service.seen()));
+            self.begin_look(move || service.seen());
         }
     }
 
-    fn looked(&mut self, looked: Vec<Seen>) {
-        self.arrays = looked;
+    fn begin_look(&mut self, look: impl FnOnce() -> Vec<Seen> + Send + 'static) {
+        let look = move || rounds::caught(look);
+        self.looking = Some(tokio::task::spawn_blocking(look));
+    }
+
+    /// The end of a look. Of one that panicked nothing is known: all is as the last one saw it.
+    fn looked(&mut self, looked: Result<Vec<Seen>, String>) {
+        match self.looks.came(looked) {
+            Some(seen) => self.take(seen),
+            None => {
+                self.look_again = true;
+                self.look_from = Instant::now() + self.looks.pause();
+            }
+        }
+    }
+
+    fn take(&mut self, seen: Vec<Seen>) {
+        self.arrays = seen;
         let time = now();
         let arrays: Vec<_> = self.arrays.iter().map(|seen| seen.array.clone()).collect();
         for item in self.conditions.look(&arrays, &time) {
@@ -419,13 +463,25 @@ impl Teller {
 }
 
 /// The end of a look; it never comes where none is under way.
-async fn looked(looking: &mut Option<Looked>) -> Vec<Seen> {
+async fn looked(looking: &mut Option<Looked>) -> Result<Vec<Seen>, String> {
     let Some(look) = looking else {
         return std::future::pending().await;
     };
     let seen = look.await;
     *looking = None;
-    seen.unwrap_or_default()
+    seen.unwrap_or_else(|ended| Err(ended.to_string()))
+}
+
+/// Delivers the messages of a channel, for as long as this is not dropped.
+async fn deliver(line: Arc<Line>, events: Arc<EventLog>) {
+    let mut rounds = Rounds::new("delivery of alerts", events);
+    loop {
+        let ended = rounds::caught_task(Arc::clone(&line).run()).await;
+        if rounds.came(ended).is_some() {
+            return;
+        }
+        tokio::time::sleep(rounds.pause()).await;
+    }
 }
 
 /// Sends a test by each of these channels, all at once.
@@ -468,4 +524,58 @@ async fn answer(channels: Vec<Channel>, test: Test) {
     // The client may have gone.
     let results = results.into_iter().map(|(_, result)| result);
     let _ = test.answer.send(results.collect());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::ArrayJson;
+    use crate::daemon::array::running::Limits;
+    use crate::daemon::sources::Sources;
+    use crate::daemon::state::Dir;
+
+    fn missing() -> Seen {
+        let array = ArrayJson {
+            name: "data".to_owned(),
+            uuid: "u".to_owned(),
+            state: "stopped".to_owned(),
+            not_found: true,
+            ..ArrayJson::default()
+        };
+        Seen {
+            array,
+            ..Seen::default()
+        }
+    }
+
+    /// It was taken for one that saw no array: an array that was missing was told to be there.
+    #[test]
+    fn a_look_that_panics_begins_and_ends_no_condition_and_is_told() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let dir = Dir::at(folder.path());
+        dir.make().expect("folders");
+        let service = Service::new(dir, Sources::default(), Limits::default());
+        let service = Arc::new(service);
+        let (spool, found) = Spool::open(&service.dir().alerts());
+        let channel = "name = 'c'\nexec = { command = ['/bin/true'] }";
+        let channel: Channel = toml::from_str(channel).expect("a channel");
+        let mut teller = Teller::new(Arc::clone(&service), vec![channel], 0, spool, found);
+        let runtime = crate::common::process::runtime().expect("a runtime");
+        let _within = runtime.enter();
+        let mut look = |look: fn() -> Vec<Seen>| {
+            teller.begin_look(look);
+            let came = runtime.block_on(looked(&mut teller.looking));
+            teller.looked(came);
+            let open = teller.conditions.open();
+            (open.count(), teller.arrays.len(), teller.look_again)
+        };
+        assert_eq!(look(|| vec![missing()]), (1, 1, true));
+        assert_eq!(look(|| panic!("a test")), (1, 1, true));
+        let noted = service.events().since(0);
+        let noted = noted.last().expect("an event");
+        assert_eq!(noted.event, "daemon_task_failed");
+        let cause = noted.cause.as_deref().unwrap_or_default();
+        assert_eq!(cause, "looks of alerts at the arrays: a test");
+        assert_eq!(look(Vec::new), (0, 0, true), "a look that saw none");
+    }
 }

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::common::files;
 use crate::daemon::alerts::conditions::Open;
 use crate::daemon::alerts::message::Message;
+use crate::daemon::rounds;
 
 /// Changes that may wait to be written.
 const QUEUE: usize = 4096;
@@ -387,8 +388,17 @@ impl Writer {
             *writing.lock().unwrap_or_else(PoisonError::into_inner) = what;
         };
         is_writing(Some((self.waiting.len() as u64, Instant::now())));
-        self.write_now();
+        let written = rounds::caught(|| self.write_now());
         is_writing(None);
+        if let Err(why) = written {
+            tracing::error!(
+                why,
+                "the spool of alerts has panicked: it may lack messages"
+            );
+            *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why;
+            let files = self.waiting.len().max(1) as u64;
+            self.unwritten.store(files, Ordering::Relaxed);
+        }
     }
 
     fn write_now(&mut self) {

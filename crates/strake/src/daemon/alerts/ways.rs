@@ -225,7 +225,8 @@ impl Line {
     }
 
     fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
-        self.queue.lock().expect("no holder of the queue panics")
+        let queue = self.queue.lock();
+        queue.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     pub(super) fn name(&self) -> &str {

@@ -35,6 +35,7 @@ use crate::daemon::array::opening::Opened;
 use crate::daemon::array::seats::Keeper;
 use crate::daemon::events;
 use crate::daemon::events::{EventLog, Happened};
+use crate::daemon::rounds::Rounds;
 use crate::daemon::service::names;
 use crate::daemon::service::volumes::Volumes;
 use crate::daemon::state::{ArrayRecord, Dir};
@@ -393,6 +394,15 @@ fn note_aside(log: &EventLog, name: &ArrayName, aside: &[Aside]) {
     }
 }
 
+/// How an array went out of service.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Devices that stay busy: the kernel still has I/O on them.
+    pub(crate) busy: Vec<PathBuf>,
+    /// Why it did not stop cleanly.
+    pub(crate) failure: Option<Failure>,
+}
+
 /// What the thread needs that takes the events of one array to the log.
 struct Teller {
     array: String,
@@ -409,8 +419,9 @@ impl Teller {
         let tell = move || {
             let log = Arc::clone(&self.log);
             let _telling = log.telling();
+            let mut rounds = Rounds::new("events of an array", Arc::clone(&log));
             for record in receiver {
-                self.tell(&record);
+                rounds.round(|| self.tell(&record));
             }
         };
         let started = thread.spawn(tell);
@@ -485,7 +496,9 @@ pub(crate) fn start(
     if name != *found.name()
         && let Err(failure) = rename(&serving, dir, &name)
     {
-        serving.stop()?;
+        if let Err(error) = serving.stop() {
+            tracing::warn!(%error, "the array did not stop cleanly");
+        }
         return Err(failure);
     }
     dir.own(&name, found.uuid);
@@ -718,12 +731,12 @@ impl Running {
     /// What is remembered of it.
     pub(crate) fn record(&self) -> ArrayRecord {
         let record = self.record.lock();
-        record.expect("no thread panics with the record").clone()
+        record.unwrap_or_else(PoisonError::into_inner).clone()
     }
     /// Remembers something else.
     pub(crate) fn remember(&self, dir: &Dir, change: impl FnOnce(&mut ArrayRecord)) {
         let record = self.record.lock();
-        let mut record = record.expect("no thread panics with the record");
+        let mut record = record.unwrap_or_else(PoisonError::into_inner);
         change(&mut record);
         if let Err(error) = dir.remember(self.uuid, &record) {
             tracing::warn!(%error, "the exports are not remembered");
@@ -942,27 +955,21 @@ impl Running {
         let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
         serving.take()
     }
-    /// Stops it cleanly, within a bounded time. Answers which devices stay busy. Nothing is done if
-    /// it was stopped already.
-    pub(crate) fn stop(&self, dir: &Dir) -> Result<Vec<PathBuf>, Failure> {
+    /// Stops it, within a bounded time. Nothing is done if it was stopped already.
+    pub(crate) fn stop(&self, dir: &Dir) -> Ended {
         self.stop_by(dir, Serving::end)
     }
     /// The same as the process ends, which waits no longer than this for members that do not
     /// answer.
-    pub(crate) fn stop_within(
-        &self,
-        dir: &Dir,
-        patience: Duration,
-    ) -> Result<Vec<PathBuf>, Failure> {
+    pub(crate) fn stop_within(&self, dir: &Dir, patience: Duration) -> Ended {
         self.stop_by(dir, |serving| serving.end_within(patience))
     }
-    fn stop_by(
-        &self,
-        dir: &Dir,
-        end: impl FnOnce(&Serving) -> Stopped,
-    ) -> Result<Vec<PathBuf>, Failure> {
+    fn stop_by(&self, dir: &Dir, end: impl FnOnce(&Serving) -> Stopped) -> Ended {
         let Some(serving) = self.take() else {
-            return Ok(Vec::new());
+            return Ended {
+                busy: Vec::new(),
+                failure: None,
+            };
         };
         self.unlink_array(&serving);
         self.unlink_volumes(&serving);
@@ -971,7 +978,9 @@ impl Running {
         let mut left = self.record();
         left::forget_gone(&mut left, self.uuid);
         self.remember(dir, |record| *record = left);
-        stopped.result?;
-        Ok(stopped.busy)
+        Ended {
+            failure: stopped.result.err().map(Failure::from),
+            busy: stopped.busy,
+        }
     }
 }

@@ -21,6 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::api::EventJson;
+use crate::daemon::rounds;
 
 /// Bytes of `events.jsonl` at most.
 pub(super) const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -154,35 +155,48 @@ struct Writer {
 impl Writer {
     fn run(&mut self, asked: &Receiver<Ask>) {
         while let Ok(first) = asked.recv() {
-            let mut lines = Vec::new();
-            let mut waiting = Vec::new();
-            let mut take = |ask, lines: &mut Vec<u8>| match ask {
-                Ask::Line(line) => lines.extend(line),
-                Ask::Flush(done) => waiting.push(done),
-            };
-            take(first, &mut lines);
-            while (lines.len() as u64) < FILE_BYTES_MAX / 4 {
-                match asked.try_recv() {
-                    Ok(ask) => take(ask, &mut lines),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-                }
+            // No event: it would go this way.
+            if let Err(why) = rounds::caught(|| self.take_up(first, asked)) {
+                tracing::error!(
+                    why,
+                    "the journal of events has panicked: it may lack events"
+                );
+                // Whatever was written of a line.
+                self.torn = true;
             }
-            let written = match lines.is_empty() {
-                true => Ok(()),
-                false => self.write(lines),
-            };
-            match written {
-                Ok(()) => self.failed = false,
-                // The event is in memory and in the daemon's log. One warning for one trouble.
-                Err(error) if !std::mem::replace(&mut self.failed, true) => {
-                    tracing::warn!(%error, path = %self.path.display(), "events are not kept");
-                }
-                Err(_) => {}
+        }
+    }
+
+    /// Writes this and what else waits.
+    fn take_up(&mut self, first: Ask, asked: &Receiver<Ask>) {
+        let mut lines = Vec::new();
+        let mut waiting = Vec::new();
+        let mut take = |ask, lines: &mut Vec<u8>| match ask {
+            Ask::Line(line) => lines.extend(line),
+            Ask::Flush(done) => waiting.push(done),
+        };
+        take(first, &mut lines);
+        while (lines.len() as u64) < FILE_BYTES_MAX / 4 {
+            match asked.try_recv() {
+                Ok(ask) => take(ask, &mut lines),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
             }
-            for done in waiting {
-                // The waiting thread may have given up.
-                let _ = done.try_send(());
+        }
+        let written = match lines.is_empty() {
+            true => Ok(()),
+            false => self.write(lines),
+        };
+        match written {
+            Ok(()) => self.failed = false,
+            // The event is in memory and in the daemon's log. One warning for one trouble.
+            Err(error) if !std::mem::replace(&mut self.failed, true) => {
+                tracing::warn!(%error, path = %self.path.display(), "events are not kept");
             }
+            Err(_) => {}
+        }
+        for done in waiting {
+            // The waiting thread may have given up.
+            let _ = done.try_send(());
         }
     }
 

@@ -9,7 +9,7 @@ pub(crate) mod journal;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use strake_engine::Decision;
@@ -195,9 +195,8 @@ impl EventLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner
-            .lock()
-            .expect("no holder of the event log panics")
+        // A panic under it leaves a number that is missing, at most.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes an event now.

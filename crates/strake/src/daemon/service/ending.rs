@@ -13,7 +13,8 @@ use strake_format::ArrayUuid;
 
 use crate::api::OutcomeJson;
 use crate::common::errors::{Code, Failure};
-use crate::daemon::array::running::Running;
+use crate::common::partly;
+use crate::daemon::array::running::{Ended, Running};
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::{Service, locked, outcome};
 use crate::daemon::state::Dir;
@@ -60,9 +61,15 @@ impl Service {
             service: self,
             array: running.uuid,
         };
-        let busy = running.stop(&self.dir)?;
-        locked(&self.left_behind).extend(busy.iter().cloned());
-        Ok(outcome(name, true, "stopped").noted(&busy_notes(&busy)))
+        let ended = running.stop(&self.dir);
+        locked(&self.left_behind).extend(ended.busy.iter().cloned());
+        match unclean(name, &ended) {
+            None => Ok(outcome(name, true, "stopped").noted(&busy_notes(&ended.busy))),
+            Some(failure) => {
+                note_unclean(&self.events, name, &failure);
+                Err(failure)
+            }
+        }
     }
 
     /// Stops everything, as far as it can be.
@@ -130,9 +137,30 @@ fn end(running: &Running, dir: &Dir, events: &EventLog) {
         return;
     }
     put_out_emptied(running, events);
-    if let Err(failure) = running.stop_within(dir, QUIET_PATIENCE) {
-        note_unclean(events, &array.to_string(), &failure);
+    let ended = running.stop_within(dir, QUIET_PATIENCE);
+    if let Some(failure) = unclean(array.as_str(), &ended) {
+        note_unclean(events, array.as_str(), &failure);
     }
+}
+
+/// That an array is out of service and did not stop cleanly, with the devices that stay busy.
+pub(crate) fn unclean(array: &str, ended: &Ended) -> Option<Failure> {
+    let failure = ended.failure.clone()?;
+    let mut found = format!(
+        "{array} is out of service and was not stopped cleanly: {}",
+        failure.found
+    );
+    if !ended.busy.is_empty() {
+        let busy = partly::all(&ended.busy);
+        found.push_str(&format!(
+            "; the kernel still has I/O on {busy}, busy until that ends"
+        ));
+    }
+    let cure = format!(
+        "strake start {array} recovers what was under way; look at the devices and the kernel log \
+         first"
+    );
+    Some(Failure { found, ..failure }.cure(cure))
 }
 
 /// An array is left as a kill would leave it.

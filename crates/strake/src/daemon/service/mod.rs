@@ -50,6 +50,7 @@ use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
 use crate::daemon::state::wear::WearLog;
 use crate::daemon::state::{keep_placement, may_keep};
+use crate::daemon::tasks::Tasks;
 use crate::drives::destroy;
 use crate::drives::find;
 use crate::drives::find::{FoundArray, Readiness};
@@ -85,6 +86,8 @@ pub(crate) struct Service {
     unread: Mutex<Vec<PathBuf>>,
     since: SystemTime,
     pool_tries: Tries,
+    /// Arrays that take spares of their pools.
+    feeding: Mutex<Tasks<()>>,
     sources: Sources,
     looks: Looks,
     limits: Limits,
@@ -109,10 +112,10 @@ impl Service {
     pub(super) fn change_running(
         &self,
         running: &Running,
-        more: &[&str],
+        more: &[String],
     ) -> Result<Change<'_>, Failure> {
         let mut keys = vec![running.uuid.to_string(), running.name().to_string()];
-        keys.extend(more.iter().map(|&key| key.to_owned()));
+        keys.extend_from_slice(more);
         self.changes.try_begin(keys)
     }
     /// What a change of this array holds: its name and its uuid, as far as they are known.
@@ -130,6 +133,7 @@ impl Service {
         let wear = WearLog::open(&dir.wear());
         Service {
             dir,
+            feeding: Mutex::new(Tasks::new("feed", &events)),
             events,
             alerts: Arc::default(),
             wear,
@@ -221,7 +225,7 @@ impl Service {
     }
     /// Pools of spares on drives.
     pub(super) fn scan_pools(&self) -> Vec<Pool> {
-        pool::find_within(&self.looks, &self.paths())
+        pool::find_within(&self.looks, &self.paths()).pools
     }
     /// Arrays and pools, as `scan` tells them.
     pub(crate) fn scan_json(&self) -> Vec<ScanJson> {
@@ -319,14 +323,14 @@ impl Service {
             effect: Some(size::count(made.paths.len(), "device")),
             ..Happened::default()
         });
-        keep_placement(&self.dir, made.superblock.array, &placement)?;
-        let found = find::pick(find::group(find::members(&paths)), &name)?;
         let how = Start {
             // Whatever array had it before was not found.
             name: Some(made.superblock.name.clone()),
             ..self.how(request.export, false)
         };
-        let started = self.start_found(&found, &how);
+        let started = keep_placement(&self.dir, made.superblock.array, &placement)
+            .and_then(|()| find::pick(find::group(find::members(&paths)), &name))
+            .and_then(|found| self.start_found(&found, &how));
         let running = started.map_err(|failure| made_not_started(failure, &name))?;
         Ok(CreatedJson {
             dry_run: false,
@@ -452,25 +456,21 @@ impl Service {
         let found = find::pick(self.scan(&[]), name)?;
         let name = found.name().as_str();
         left::delete_unused(&self.dir, found.uuid, name, left::Before::Destroy, dry_run)?;
-        let what = destroy::found(&found, dry_run)?;
+        let destroyed = destroy::found(&found, dry_run)?;
         if dry_run {
-            return Ok(outcome(name, false, &what));
+            return Ok(outcome(name, false, &destroyed.what));
         }
-        self.dir.forget(found.uuid);
-        self.dir.destroyed(found.uuid, found.name());
-        let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
-        if let Err(error) = self.dir.forget_files(&paths) {
-            tracing::warn!(%error, "the members' paths are still remembered");
-        }
+        self.dir.was_destroyed(&found, &destroyed);
         self.events.note(Happened {
             array: Some(found.name().to_string()),
             uuid: Some(found.uuid.to_string()),
             event: "destroyed",
             cause: Some("asked".to_owned()),
-            effect: Some(what.clone()),
+            effect: Some(destroyed.what.clone()),
             ..Happened::default()
         });
-        Ok(outcome(name, true, &what))
+        let done = outcome(name, true, &destroyed.what);
+        destroyed.failure.map_or(Ok(done), Err)
     }
 
     /// Takes a member out of service.

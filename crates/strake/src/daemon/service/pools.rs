@@ -6,7 +6,10 @@
 //! crash leaves the device in one of the two.
 //!
 //! Invariants: a pool is what devices carry, no file tells of it; nothing is taken where two pools
-//! have the name. Deliberately absent: giving a device back to a pool by itself.
+//! have the name. A device that does not answer costs its own pool and nothing else: each pool has
+//! a key of its own (`changes`), devices are looked at for a bounded time (`looks`), and each array
+//! takes its spares on a thread of its own (`tasks`). Deliberately absent: giving a device back to
+//! a pool by itself.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,15 +18,17 @@ use std::time::{Duration, Instant};
 
 use strake_engine::event::{ArrayState, Command, MemberState, MemberStatus};
 use strake_format::{ArrayUuid, PoolUuid, Slot, Superblock};
+use strake_runtime::{Device, OpenMode};
 
 use crate::api::{PoolDeviceJson, PoolDone, PoolJson, PoolRequest, PoolUserJson};
 use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
+use crate::common::partly::{self, Partly};
 use crate::daemon::array::running::Running;
-use crate::daemon::changes::POOLS;
+use crate::daemon::changes::pool_key;
 use crate::daemon::events::Happened;
 use crate::daemon::service::upkeep::none_served_by;
-use crate::daemon::service::{Service, take_in};
+use crate::daemon::service::{Service, locked, take_in};
 use crate::daemon::state::Dir;
 use crate::drives::find;
 use crate::drives::find::FoundArray;
@@ -66,16 +71,46 @@ impl<'a> Pools<'a> {
         }
     }
 
-    fn found(&self) -> Vec<Pool> {
+    fn found(&self) -> pool::Found {
         match self.looks {
             Some(looks) => pool::find_within(looks, &self.paths),
-            None => pool::find(&self.paths),
+            None => pool::Found {
+                pools: pool::find(&self.paths),
+                silent: Vec::new(),
+            },
         }
     }
 
     /// The one of that name or uuid.
     pub(crate) fn pick(&self, name: &str) -> Result<Pool, Failure> {
-        pool::pick(self.found(), name)
+        self.pick_of(self.found(), name)
+    }
+
+    fn pick_of(&self, found: pool::Found, name: &str) -> Result<Pool, Failure> {
+        let silent = may_be_in_it(&found.silent);
+        pool::pick(found.pools, name).map_err(|failure| match failure.code {
+            Code::PoolNotFound => Failure {
+                found: format!("{}{silent}", failure.found),
+                ..failure
+            },
+            _ => failure,
+        })
+    }
+
+    /// Refuses devices that do not answer: a change of a pool would wait for them.
+    pub(crate) fn answering(&self, paths: &[PathBuf]) -> Result<(), Failure> {
+        let Some(looks) = self.looks else {
+            return Ok(());
+        };
+        let silent = looks.each(paths, |path| drop(find::look(path))).silent;
+        match silent.is_empty() {
+            true => Ok(()),
+            false => {
+                let found = format!("{}: no answer", partly::all(&silent));
+                let cure = "look at the kernel log; leave out what does not answer";
+                Err(Failure::new(Code::DeviceSilent, found).cure(cure))
+            }
+        }
     }
 
     /// Arrays found, with the name of the pool that each may take from.
@@ -92,7 +127,7 @@ impl<'a> Pools<'a> {
     /// All, as `pool show` tells them; also such that arrays are to take from, and have no device.
     pub(crate) fn show(&self) -> Vec<PoolJson> {
         let users = self.users();
-        let found = self.found();
+        let found = self.found().pools;
         let mut all: Vec<PoolJson> = found.iter().map(|pool| json(pool, &users)).collect();
         for (name, _) in &users {
             if !all.iter().any(|pool| pool.name == *name) {
@@ -121,21 +156,28 @@ impl<'a> Pools<'a> {
     }
 
     /// Makes a pool of devices.
-    pub(crate) fn create(&self, name: &str, request: &PoolRequest) -> Result<PoolDone, Failure> {
+    pub(crate) fn create(&self, name: &str, request: &PoolRequest) -> Result<Changed, Failure> {
         let parsed = parse_name(name)?;
         if name == NONE {
             let found = format!("'{NONE}' says that an array takes from no pool");
             return Err(Failure::new(Code::NameInvalid, found));
         }
-        if self.found().iter().any(|pool| *pool.name() == parsed) {
+        let found = self.found();
+        if found.pools.iter().any(|pool| *pool.name() == parsed) {
             let found = format!("a pool {name} exists already");
             return Err(Failure::new(Code::PoolExists, found));
         }
-        self.put(&parsed, PoolUuid(random_uuid()), request)
+        let mut changed = self.put(&parsed, PoolUuid(random_uuid()), request)?;
+        if !found.silent.is_empty() {
+            let silent = partly::all(&found.silent);
+            let note = format!("; {silent}: no answer, a pool {name} may be there already");
+            changed.done.what.push_str(&note);
+        }
+        Ok(changed)
     }
 
     /// Adds devices to a pool.
-    pub(crate) fn add(&self, name: &str, request: &PoolRequest) -> Result<PoolDone, Failure> {
+    pub(crate) fn add(&self, name: &str, request: &PoolRequest) -> Result<Changed, Failure> {
         let pool = self.pick(name)?;
         let rest = request.devices.iter().map(|path| absolute(path));
         let rest = rest.filter(|path| !pool.devices.iter().any(|device| device.path == *path));
@@ -151,11 +193,13 @@ impl<'a> Pools<'a> {
         name: &strake_format::ArrayName,
         uuid: PoolUuid,
         request: &PoolRequest,
-    ) -> Result<PoolDone, Failure> {
+    ) -> Result<Changed, Failure> {
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
         if paths.is_empty() {
-            return Ok(done(name.as_str(), false, "the devices are in it already"));
+            let what = "the devices are in it already";
+            return Ok(Changed::whole(name.as_str(), false, what));
         }
+        self.answering(&paths)?;
         let permit = Permit {
             force: request.force,
             own: None,
@@ -165,21 +209,15 @@ impl<'a> Pools<'a> {
         none_served_by(&self.running, &paths)?;
         let foreign = safety::check(&paths, permit)?;
         pool::fit_for_any(&paths)?;
-        let shown: Vec<String> = paths
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        let mut what = match request.dry_run {
-            true => format!("would add {}", shown.join(", ")),
-            false => format!("{} added", shown.join(", ")),
-        };
+        let mut notes = String::new();
         for misfit in self.misfits(name.as_str(), &paths)? {
-            what.push_str("; ");
-            what.push_str(&misfit);
+            notes.push_str("; ");
+            notes.push_str(&misfit);
         }
         if request.dry_run {
             safety::may_hold(&paths)?;
-            return Ok(done(name.as_str(), false, &what));
+            let what = format!("would add {}{notes}", partly::all(&paths));
+            return Ok(Changed::whole(name.as_str(), false, &what));
         }
         // Before: a daemon that is killed when labels are written finds them again. A folder that
         // cannot be written makes a user name files again; block devices are found.
@@ -190,13 +228,14 @@ impl<'a> Pools<'a> {
         });
         let file = |path: &PathBuf| path.is_file();
         if let Some(error) = remembered.err().filter(|_| paths.iter().any(file)) {
-            what.push_str(&format!(
+            notes.push_str(&format!(
                 "; files in it are not remembered ({error}), and found only by strake daemon \
                  --scan FILE"
             ));
         }
-        pool::label(&paths, &foreign, (uuid, name), permit)?;
-        Ok(done(name.as_str(), true, &what))
+        let labelled = pool::label(&paths, &foreign, (uuid, name), permit)?;
+        let cure = format!("mend that; strake pool add {name} DEV adds those that are not in it");
+        Changed::of(name.as_str(), &labelled, "added", &notes, cure)
     }
 
     /// Which of these devices are of no use to which arrays that may take from the pool.
@@ -204,8 +243,7 @@ impl<'a> Pools<'a> {
         let users = self.users();
         let mut misfits = Vec::new();
         for path in paths {
-            let info =
-                strake_runtime::Device::open(path, strake_runtime::OpenMode::ReadOnly)?.info();
+            let info = Device::open(path, OpenMode::ReadOnly)?.info();
             for (_, array) in users.iter().filter(|(pool, _)| pool == name) {
                 if let Err(why) = pool::fits(&array.authority().image.superblock, &info) {
                     let shown = path.display();
@@ -217,8 +255,10 @@ impl<'a> Pools<'a> {
     }
 
     /// Takes devices out of a pool; none: all of them, and with them the pool.
-    pub(crate) fn remove(&self, name: &str, request: &PoolRequest) -> Result<PoolDone, Failure> {
-        let pool = self.pick(name)?;
+    pub(crate) fn remove(&self, name: &str, request: &PoolRequest) -> Result<Changed, Failure> {
+        let found = self.found();
+        let silent = may_be_in_it(&found.silent);
+        let pool = self.pick_of(found, name)?;
         if request.devices.is_empty() && !request.all {
             let found = "no device is named".to_owned();
             return Err(Failure::new(Code::Usage, found).cure("name them, or say all"));
@@ -231,6 +271,7 @@ impl<'a> Pools<'a> {
                 .collect(),
             false => request.devices.iter().map(|path| absolute(path)).collect(),
         };
+        self.answering(&wanted)?;
         for path in &wanted {
             if !pool.devices.iter().any(|device| device.path == *path) {
                 let found = format!("{} is not in the pool {name}", path.display());
@@ -238,26 +279,81 @@ impl<'a> Pools<'a> {
                 return Err(Failure::new(Code::PoolNotFound, found).cure(cure));
             }
         }
-        let shown: Vec<String> = wanted
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        let last = if wanted.len() == pool.devices.len() {
-            "; the pool has no device any more"
-        } else {
-            ""
+        let last = match wanted.len() == pool.devices.len() {
+            true if silent.is_empty() => "; the pool has no device any more".to_owned(),
+            true => format!("; no other device of the pool was found{silent}"),
+            false => String::new(),
         };
-        let shown = shown.join(", ");
         if request.dry_run {
-            return Ok(done(name, false, &format!("would remove {shown}{last}")));
+            let what = format!("would remove {}{last}", partly::all(&wanted));
+            return Ok(Changed::whole(name, false, &what));
         }
-        let what = format!("{shown} removed{last}");
+        let mut removed = Partly::default();
         for path in &wanted {
-            pool::unlabel(path, pool.uuid)?;
+            removed.note(path, pool::unlabel(path, pool.uuid));
         }
         // Remembered in vain is harmless.
-        let _ = self.dir.forget_files(&wanted);
-        Ok(done(name, true, &what))
+        let _ = self.dir.forget_files(removed.done());
+        let cure = format!("mend that, and remove the others again: strake pool remove {name} DEV");
+        Changed::of(name, &removed, "removed", &last, cure)
+    }
+}
+
+/// That devices which do not answer may be in a pool, behind what else is said of it.
+fn may_be_in_it(silent: &[PathBuf]) -> String {
+    match silent {
+        [] => String::new(),
+        silent => format!(" ({}: no answer, perhaps in it)", partly::all(silent)),
+    }
+}
+
+/// What became of a pool.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    /// What was done.
+    done: PoolDone,
+    /// Why not all that was asked for was done.
+    failure: Option<Failure>,
+}
+
+impl Changed {
+    fn whole(pool: &str, changed: bool, what: &str) -> Changed {
+        Changed {
+            done: PoolDone {
+                pool: pool.to_owned(),
+                changed,
+                what: what.to_owned(),
+            },
+            failure: None,
+        }
+    }
+
+    /// Of devices that were `did` one after the other; `notes` if all of them were.
+    fn of(
+        pool: &str,
+        partly: &Partly,
+        did: &str,
+        notes: &str,
+        cure: String,
+    ) -> Result<Changed, Failure> {
+        let failure = partly.failure(did).map(|failure| failure.cure(cure));
+        let notes = if failure.is_some() { "" } else { notes };
+        let what = format!("{} {did}{notes}", partly::all(partly.done()));
+        match failure {
+            Some(failure) if partly.done().is_empty() => Err(failure),
+            failure => Ok(Changed {
+                failure,
+                ..Changed::whole(pool, true, &what)
+            }),
+        }
+    }
+
+    /// What is answered.
+    ///
+    /// # Errors
+    /// Not all was done that was asked for.
+    pub(crate) fn answer(self) -> Result<PoolDone, Failure> {
+        self.failure.map_or(Ok(self.done), Err)
     }
 }
 
@@ -267,14 +363,6 @@ pub(crate) fn check_named(pools: &Pools<'_>, name: Option<&str>) -> Result<(), F
     match name {
         Some(name) if name != NONE => pools.pick(name).map(|_| ()),
         _ => Ok(()),
-    }
-}
-
-fn done(pool: &str, changed: bool, what: &str) -> PoolDone {
-    PoolDone {
-        pool: pool.to_owned(),
-        changed,
-        what: what.to_owned(),
     }
 }
 
@@ -340,33 +428,65 @@ impl Service {
         self.pool_tries.with(BTreeMap::clear);
     }
 
+    /// What a change of this pool holds: what it is called here, and its name and uuid where it is
+    /// found. Devices are looked at, so no key is held meanwhile.
+    fn pool_keys(&self, called: &str) -> Vec<String> {
+        let found = self.pools().found().pools.into_iter();
+        let meant = found.filter(|pool| pool.is_called(called));
+        let both = meant.flat_map(|pool| [pool.name().to_string(), pool.uuid.to_string()]);
+        let all = both.chain([called.to_owned()]);
+        all.map(|name| pool_key(&name)).collect()
+    }
+
+    /// The same of the pool that an array takes from.
+    pub(super) fn own_pool_keys(&self, running: &Running) -> Vec<String> {
+        let named = self.dir.placement(running.uuid).pool;
+        named.map_or_else(Vec::new, |named| self.pool_keys(&named))
+    }
+
     /// Changes a pool as an administrator asks.
     pub(crate) fn pool_change(
         &self,
-        change: impl FnOnce(&Pools<'_>) -> Result<PoolDone, Failure>,
+        name: &str,
+        change: impl FnOnce(&Pools<'_>) -> Result<Changed, Failure>,
     ) -> Result<PoolDone, Failure> {
-        let _change = self.changes.begin(vec![POOLS.to_owned()])?;
-        let done = change(&self.pools())?;
+        let _change = self.changes.begin(self.pool_keys(name))?;
+        let changed = change(&self.pools())?;
         self.pools_changed();
-        if done.changed {
+        if changed.done.changed {
+            let done = &changed.done;
+            let left = changed.failure.as_ref();
+            let left = left.map_or_else(String::new, |failure| format!("; {}", failure.found));
             self.events.note(Happened {
                 event: "pool_changed",
                 cause: Some("asked".to_owned()),
-                effect: Some(format!("{}: {}", done.pool, done.what)),
+                effect: Some(format!("{}: {}{left}", done.pool, done.what)),
                 ..Happened::default()
             });
         }
-        Ok(done)
+        changed.answer()
     }
 
     /// Gives devices of pools to arrays that need one and have none of their own.
-    pub(crate) fn feed_from_pools(&self) {
+    pub(crate) fn feed_from_pools(self: &Arc<Service>) {
+        let mut feeding = locked(&self.feeding);
         for running in self.all_running() {
-            if let Err(failure) = self.feed(&running) {
-                tracing::warn!(
-                    array = %running.name(), %failure, "nothing was taken from its pool"
-                );
+            let service = Arc::clone(self);
+            feeding.begin(running.uuid, move || service.feed_by_itself(&running));
+        }
+        feeding.ended();
+    }
+
+    fn feed_by_itself(&self, running: &Running) {
+        match self.feed(running) {
+            Ok(()) => {}
+            // It is tried again in a moment.
+            Err(failure) if failure.code == Code::ChangeUnderWay => {
+                tracing::debug!(array = %running.name(), %failure, "nothing was taken yet");
             }
+            Err(failure) => tracing::warn!(
+                array = %running.name(), %failure, "nothing was taken from its pool"
+            ),
         }
     }
 
@@ -387,11 +507,8 @@ impl Service {
         if !has_pool {
             return Ok(());
         }
-        let _change = self.change_running(running, &[POOLS])?;
         let wants = |member: &&MemberStatus| member.wants_spare;
-        let status = running.status()?;
-        let mut wanting = status.members.iter().filter(wants);
-        if wanting.clone().next().is_none() {
+        if !status.members.iter().any(|member| wants(&member)) {
             // Where the pool had nothing for a member that was failed then, it may have by now.
             if !waits {
                 self.pool_tries.with(|tries| tries.remove(&running.uuid));
@@ -399,6 +516,12 @@ impl Service {
             return Ok(());
         }
         if waits {
+            return Ok(());
+        }
+        let _change = self.change_running(running, &self.own_pool_keys(running))?;
+        let status = running.status()?;
+        let mut wanting = status.members.iter().filter(wants);
+        if wanting.clone().next().is_none() {
             return Ok(());
         }
         self.pool_tries
@@ -456,6 +579,31 @@ impl Service {
         }
     }
 
+    /// A device of a pool, held, if it may be taken: it answers, is in the pool still, and is not
+    /// as worn as `worn_from`.
+    fn hold(&self, found: &PoolDevice, worn_from: Option<u8>) -> Option<Device> {
+        let wanted = found.clone();
+        let look = move |path: &Path| -> Result<Option<Device>, Failure> {
+            let held = pool::hold(&wanted)?;
+            let as_worn = |from| health::of(path).is_ok_and(|h| h.percentage_used >= from);
+            // Somebody else has it, or it would relieve nobody.
+            Ok(held.filter(|_| !worn_from.is_some_and(as_worn)))
+        };
+        let mut answers = self.looks.each(std::slice::from_ref(&found.path), look);
+        let device = found.path.display();
+        match answers.found.pop() {
+            Some(Ok(held)) => held,
+            Some(Err(failure)) => {
+                tracing::warn!(%device, %failure, "not taken from its pool");
+                None
+            }
+            None => {
+                tracing::warn!(%device, "not taken from its pool: gone, or no answer");
+                None
+            }
+        }
+    }
+
     /// Gives the array the smallest device of its pool that fits: as a spare, or to replace the
     /// member in `slot`. Which one; `None` where there is none, or no pool. Drives that are as worn
     /// as `worn_from` relieve nobody. Under `change`.
@@ -465,26 +613,11 @@ impl Service {
         slot: Option<Slot>,
         worn_from: Option<u8>,
     ) -> Result<Option<String>, Failure> {
-        let worn = |path: &Path| {
-            let as_worn = |from| health::of(path).is_ok_and(|h| h.percentage_used >= from);
-            worn_from.is_some_and(as_worn)
-        };
         let mut refused = None;
         for found in &self.pool_devices(running)? {
-            let device = match pool::hold(found) {
-                Ok(Some(device)) => device,
-                // Somebody else has it: the next.
-                Ok(None) => continue,
-                Err(failure) => {
-                    tracing::warn!(
-                        device = %found.path.display(), %failure, "not taken from its pool"
-                    );
-                    continue;
-                }
-            };
-            if worn(&found.path) {
+            let Some(device) = self.hold(found, worn_from) else {
                 continue;
-            }
+            };
             if let Err(failure) = take_in(running, device, slot, false) {
                 // That one; another may do.
                 tracing::warn!(device = %found.path.display(), %failure, "not taken from its pool");
@@ -519,5 +652,45 @@ impl Service {
             return Ok(Some(shown));
         }
         refused.map_or(Ok(None), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::array::running::Limits;
+    use crate::daemon::sources::Sources;
+
+    #[test]
+    fn a_change_of_one_pool_that_hangs_refuses_none_of_another() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = |name: &str| {
+            let path = folder.path().join(name);
+            let file = std::fs::File::create(&path).expect("made");
+            file.set_len(32 << 20).expect("sparse");
+            path
+        };
+        let dir = Dir::at(&folder.path().join("run"));
+        dir.make().expect("folders");
+        let service = Service::new(dir, Sources::default(), Limits::default());
+        let request = |name: &str| PoolRequest {
+            devices: vec![path(name)],
+            ..PoolRequest::default()
+        };
+        let create = |name: &str| {
+            let request = request(name);
+            service.pool_change(name, |pools| pools.create(name, &request))
+        };
+        create("p").expect("made");
+        let uuid = service.pools().pick("p").expect("found").uuid.to_string();
+        let hangs = service.changes.begin(service.pool_keys("p"));
+        let hangs = hangs.expect("nothing else is under way");
+        create("q").expect("made");
+        for name in ["p", &uuid] {
+            let keys = service.pool_keys(name);
+            let refused = service.changes.try_begin(keys).map(|_| ());
+            assert_eq!(refused.map_err(|f| f.code), Err(Code::ChangeUnderWay));
+        }
+        drop(hangs);
     }
 }

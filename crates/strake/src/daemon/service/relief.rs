@@ -12,7 +12,6 @@ use strake_format::Slot;
 use crate::api::{ArrayJson, OutcomeJson};
 use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running::Running;
-use crate::daemon::changes::POOLS;
 use crate::daemon::events::Happened;
 use crate::daemon::service::{Service, may_take, outcome, slot_of};
 
@@ -61,7 +60,12 @@ impl Service {
         dry_run: bool,
     ) -> Result<OutcomeJson, Failure> {
         let mut keys = self.keys(name);
-        keys.push(POOLS.to_owned());
+        let running = self.find_running(name);
+        keys.extend(
+            running
+                .iter()
+                .flat_map(|running| self.own_pool_keys(running)),
+        );
         let _change = self.changes.begin(keys)?;
         let running = self.running(name)?;
         let name = running.name();
@@ -135,7 +139,7 @@ impl Service {
         worn_from: u8,
         drives: &[(String, u8)],
     ) -> Result<Option<Relief>, Failure> {
-        let _change = self.change_running(running, &[POOLS])?;
+        let _change = self.change_running(running, &self.own_pool_keys(running))?;
         // Looked at now: to ask the drives takes a while.
         let Some(mut relief) = choose(&running.json()?, worn_from, drives) else {
             return Ok(None);

@@ -43,7 +43,7 @@ pub(crate) fn check_free(
 }
 
 /// Renames an array that does not run. All its members have to be there: one that is not would keep
-/// the old name, and would be put out for it.
+/// the old name, and would be put out for it. Answers what there is to say beside that.
 ///
 /// # Errors
 /// Why it was not done; the name is the old one then.
@@ -51,7 +51,7 @@ pub(crate) fn rename_stopped(
     dir: &Dir,
     found: &FoundArray,
     name: &ArrayName,
-) -> Result<(), Failure> {
+) -> Result<Option<String>, Failure> {
     check_whole(found)?;
     let limits = Limits::default();
     let how = Start::of_daemon(limits);
@@ -72,9 +72,14 @@ pub(crate) fn rename_stopped(
         client_stock: Vec::new(),
     })?;
     let renamed = serving.command(Command::Rename(name.clone()));
-    serving.stop()?;
+    let stopped = serving.stop();
     renamed?;
-    Ok(())
+    Ok(stopped.err().map(|error| {
+        format!(
+            "it was not stopped cleanly after that: {error}; its next start recovers what was \
+             under way"
+        )
+    }))
 }
 
 /// Refuses if members are missing.
@@ -130,10 +135,11 @@ impl Service {
                 &format!("would be called {new}"),
             ));
         }
+        let mut note = None;
         let changed = match (&serving, &found) {
             (Some(running), _) => running.rename(&self.dir, &new)?,
             (None, Some(found)) => {
-                rename_stopped(&self.dir, found, &new)?;
+                note = rename_stopped(&self.dir, found, &new)?;
                 self.dir.own(&new, found.uuid);
                 // The array that serves tells of it by itself.
                 self.events.note(Happened::renamed(&old, &new));
@@ -142,6 +148,6 @@ impl Service {
             (None, None) => unreachable!("it runs, or it was found"),
         };
         let what = format!("is called {new} now");
-        Ok(outcome(old.as_str(), changed == Changed::Yes, &what))
+        Ok(outcome(old.as_str(), changed == Changed::Yes, &what).noted(note.as_slice()))
     }
 }

@@ -49,7 +49,8 @@ impl Service {
             let found = self.scan(&[]);
             self.not_expected(arrays, &found);
         };
-        let cleaned = clean_devices(&self.dir, &paths, &running, not_expected, request.dry_run)?;
+        let (cleaned, failure) =
+            clean_devices(&self.dir, &paths, &running, not_expected, request.dry_run)?;
         if !request.dry_run {
             for device in &cleaned.devices {
                 self.events.note(Happened {
@@ -61,7 +62,7 @@ impl Service {
                 });
             }
         }
-        Ok(cleaned)
+        failure.map_or(Ok(cleaned), Err)
     }
 
     /// See [`none_served_by`].
@@ -220,29 +221,30 @@ fn no_user_left(dir: &Dir, array: ArrayUuid) -> Result<(), Failure> {
 }
 
 /// Wipes what Strake left on these devices, or says what that is. Arrays that lost members so are
-/// given to `not_expected`.
+/// given to `not_expected`. Answers also why not all devices were wiped.
 pub(crate) fn clean_devices(
     dir: &Dir,
     paths: &[PathBuf],
     running: &[ArrayUuid],
     not_expected: impl Fn(&BTreeSet<ArrayUuid>),
     dry_run: bool,
-) -> Result<CleanedJson, Failure> {
+) -> Result<(CleanedJson, Option<Failure>), Failure> {
     let arrays = clean::look(paths)?.into_iter().filter_map(|f| f.array());
     arrays
         .filter(|array| !running.contains(array))
         .try_for_each(|array| no_user_left(dir, array))?;
-    let found = match dry_run {
+    let (found, failure) = match dry_run {
         true => {
             let found = clean::look(paths)?;
             safety::may_hold(paths)?;
-            found
+            (found, None)
         }
         false => clean::clean(paths)?,
     };
     if !dry_run {
+        let wiped: Vec<PathBuf> = found.iter().map(|found| found.path.clone()).collect();
         // Remembered in vain is harmless.
-        let _ = dir.forget_files(paths);
+        let _ = dir.forget_files(&wiped);
         let arrays: BTreeSet<ArrayUuid> = found.iter().filter_map(clean::Found::array).collect();
         if !arrays.is_empty() {
             not_expected(&arrays);
@@ -252,8 +254,9 @@ pub(crate) fn clean_devices(
         device: found.path.display().to_string(),
         was: found.was.clone(),
     };
-    Ok(CleanedJson {
+    let cleaned = CleanedJson {
         dry_run,
         devices: found.iter().map(device).collect(),
-    })
+    };
+    Ok((cleaned, failure))
 }

@@ -18,6 +18,8 @@ use crate::common::errors::{Code, Failure};
 use crate::common::files::read_file;
 use crate::daemon::state;
 use crate::daemon::state::Dir;
+use crate::drives::destroy::Destroyed;
+use crate::drives::find::FoundArray;
 
 /// What is remembered of an array that was destroyed.
 #[derive(Serialize, Deserialize)]
@@ -33,7 +35,7 @@ impl Dir {
     }
 
     /// Remembers that an array was destroyed, also when the power goes.
-    pub(crate) fn destroyed(&self, array: ArrayUuid, name: &ArrayName) {
+    fn destroyed(&self, array: ArrayUuid, name: &ArrayName) {
         let date = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
         let record = DestroyedRecord {
             name: name.to_string(),
@@ -46,6 +48,16 @@ impl Dir {
         });
         if let Err(failure) = kept {
             tracing::warn!(%failure, "it is not remembered that {name} was destroyed");
+        }
+    }
+
+    /// Remembers what became of an array that was destroyed, wholly or in part. Files that still
+    /// carry a superblock of it stay known: what is left is found, and wiped, by the next try.
+    pub(crate) fn was_destroyed(&self, found: &FoundArray, destroyed: &Destroyed) {
+        self.forget(found.uuid);
+        self.destroyed(found.uuid, found.name());
+        if let Err(error) = self.forget_files(&destroyed.wiped) {
+            tracing::warn!(%error, "the members' paths are still remembered");
         }
     }
 

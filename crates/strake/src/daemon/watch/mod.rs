@@ -21,12 +21,12 @@
 //! long as an array waits for its members. While a device cannot be read or gives no answer, it is
 //! told instead that its members may be there; all drives are looked at again every half a minute.
 //!
-//! What asks an array or its drives for more than a look is done beside the looks (`tasks`).
+//! What asks an array or its drives for more than a look is done beside the looks (`tasks`). A look
+//! that panics is told (`rounds`), and what it left half-done is looked at anew by the next.
 //!
 //! Deliberately absent: taking back by itself what failed, or what an administrator put out.
 
 pub(crate) mod late;
-mod tasks;
 pub(crate) mod uevents;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,10 +41,11 @@ use strake_runtime::MemberImage;
 use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running::Running;
 use crate::daemon::events::{EventLog, Happened};
+use crate::daemon::rounds::Rounds;
 use crate::daemon::service::Service;
 use crate::daemon::service::watched::missing::Missing;
+use crate::daemon::tasks::Tasks;
 use crate::daemon::watch::late::Late;
-use crate::daemon::watch::tasks::Tasks;
 use crate::drives::find::{FoundArray, Readiness};
 use crate::drives::machine::sysfs;
 use crate::drives::machine::sysfs::Identity;
@@ -227,14 +228,15 @@ fn older(lack: &Lack, image: &MemberImage) -> String {
 impl Watcher {
     /// A watcher that has seen nothing yet.
     pub(crate) fn new(service: Arc<Service>, degraded: Rule) -> Watcher {
+        let events = Arc::clone(service.events());
         Watcher {
             service,
             degraded,
             seen: Vec::new(),
             waiting: BTreeMap::new(),
-            starting: Tasks::new("start"),
-            sizing: Tasks::new("size"),
-            returning: Tasks::new("return"),
+            starting: Tasks::new("start", &events),
+            sizing: Tasks::new("size", &events),
+            returning: Tasks::new("return", &events),
             resized: false,
             next_event: 0,
             again: false,
@@ -274,6 +276,21 @@ impl Watcher {
     pub(crate) fn look(&mut self, now: Instant) {
         self.look_at_drives(now);
         self.look_for_missing(now);
+    }
+
+    /// The same as a round: false if it panicked.
+    pub(crate) fn look_in(&mut self, rounds: &mut Rounds, now: Instant) -> bool {
+        self.look_by(rounds, |watcher| watcher.look(now))
+    }
+
+    fn look_by(&mut self, rounds: &mut Rounds, look: impl FnOnce(&mut Watcher)) -> bool {
+        let looked = rounds.round(|| look(self)).is_some();
+        if !looked {
+            // It may have taken news and not followed it.
+            (self.again, self.resized) = (true, true);
+            self.try_again_after(|_| true);
+        }
+        looked
     }
 
     /// Tells of arrays that are missing for long enough, and of those no more that are not.
@@ -318,17 +335,19 @@ impl Watcher {
         self.service.tell_missing(missing);
     }
 
+    /// The candidates, as far as a look at them reads nothing.
+    fn fingerprint(&self) -> Vec<(PathBuf, Identity, u64)> {
+        let candidate = |path: PathBuf| {
+            let id = sysfs::identity(&path).ok()?;
+            let size = size_of(&path, id);
+            Some((path, id, size))
+        };
+        let paths = self.service.paths().into_iter();
+        paths.filter_map(candidate).collect()
+    }
+
     fn look_at_drives(&mut self, now: Instant) {
-        let fingerprint: Vec<(PathBuf, Identity, u64)> = self
-            .service
-            .paths()
-            .into_iter()
-            .filter_map(|path| {
-                let id = sysfs::identity(&path).ok()?;
-                let size = size_of(&path, id);
-                Some((path, id, size))
-            })
-            .collect();
+        let fingerprint = self.fingerprint();
         let news = self.news();
         let lost = news.lost;
         if news.names {
@@ -382,7 +401,7 @@ impl Watcher {
     /// Tells each array how large its devices are; one that is asked already is told later.
     fn follow_sizes(&mut self) {
         for running in self.service.all_running() {
-            self.resized |= self.sizing.has(running.uuid);
+            self.resized |= self.sizing.waits(running.uuid);
             self.sizing.begin(running.uuid, move || {
                 running.with(|serving| Ok(serving.follow_sizes()?)).is_ok()
             });
@@ -532,7 +551,7 @@ impl Watcher {
     /// lost.
     fn take_back(&mut self, array: &FoundArray, late: bool) {
         // One that is at it does not know what has come since.
-        self.again |= self.returning.has(array.uuid);
+        self.again |= self.returning.waits(array.uuid);
         let (service, array) = (Arc::clone(&self.service), array.clone());
         let patient = self.tries < TRIES_MAX;
         self.returning.begin(array.uuid, move || match late {
@@ -697,6 +716,30 @@ mod tests {
         assert_eq!(rig.watcher.pause(true), PERIOD);
         rig.watcher.look(at(30));
         assert!(!rig.is_missing(), "it is taken back");
+        rig.service.stop_all();
+    }
+
+    /// The watcher was gone, and with it every start of an array by itself.
+    #[test]
+    fn a_look_that_panics_costs_that_look_and_the_next_follows_what_it_left() {
+        let mut rig = Rig::new();
+        let events = Arc::clone(rig.service.events());
+        let mut rounds = Rounds::new("the watcher of drives", Arc::clone(&events));
+        let looked = rig.watcher.look_by(&mut rounds, |watcher| {
+            // The news is taken, as by a look that comes to no end.
+            let _ = watcher.news();
+            watcher.seen = watcher.fingerprint();
+            panic!("a test");
+        });
+        assert!(!looked && rig.is_missing());
+        assert!(rounds.pause() > Duration::ZERO);
+        let failed = events.since(0).into_iter().rev();
+        let failed = failed.into_iter().find(|e| e.event == "daemon_task_failed");
+        let cause = failed.expect("an event").cause;
+        assert_eq!(cause.as_deref(), Some("the watcher of drives: a test"));
+        assert!(rig.watcher.look_in(&mut rounds, Instant::now()));
+        assert!(!rig.is_missing(), "it is taken back");
+        assert_eq!(rounds.pause(), Duration::ZERO);
         rig.service.stop_all();
     }
 

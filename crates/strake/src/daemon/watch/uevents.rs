@@ -39,7 +39,10 @@ impl Uevents {
         let begun = open().and_then(|socket| {
             heard.listening.store(true, Ordering::Relaxed);
             let thread = std::thread::Builder::new().name("strake-uevents".to_owned());
-            thread.spawn(move || listen(&socket, &heard))
+            thread.spawn(move || {
+                let _until_it_ends = Listening(&heard);
+                listen(&socket, &heard);
+            })
         });
         if let Err(error) = begun {
             uevents.0.listening.store(false, Ordering::Relaxed);
@@ -60,6 +63,17 @@ impl Uevents {
     }
 }
 
+/// The kernel is listened to until this is dropped, however that ends: the watcher looks by itself
+/// from then on.
+struct Listening<'a>(&'a Heard);
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.0.listening.store(false, Ordering::Relaxed);
+        self.0.block_device.notify_one();
+    }
+}
+
 fn open() -> std::io::Result<OwnedFd> {
     let (family, kind) = (AddressFamily::NETLINK, SocketType::DGRAM);
     let protocol = Some(netlink::KOBJECT_UEVENT);
@@ -77,8 +91,6 @@ fn listen(socket: &OwnedFd, heard: &Heard) {
             Ok(_) | Err(rustix::io::Errno::NOBUFS) => heard.block_device.notify_one(),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => {
-                heard.listening.store(false, Ordering::Relaxed);
-                heard.block_device.notify_one();
                 tracing::warn!(
                     %error, "the kernel tells of no new devices any more: they are looked for"
                 );
@@ -98,6 +110,20 @@ fn of_block_device(message: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Drives were looked for every half a minute, as if the kernel still told of them.
+    #[test]
+    fn a_listener_that_panics_is_not_relied_on() {
+        let uevents = Uevents::default();
+        uevents.0.listening.store(true, Ordering::Relaxed);
+        let heard = Arc::clone(&uevents.0);
+        let thread = std::thread::spawn(move || {
+            let _until_it_ends = Listening(&heard);
+            panic!("a test");
+        });
+        assert!(thread.join().is_err());
+        assert!(!uevents.are_heard());
+    }
 
     #[test]
     fn messages_about_block_devices_are_told_from_others() {

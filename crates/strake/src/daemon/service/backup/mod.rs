@@ -134,13 +134,24 @@ struct Wanted {
     doubt: Option<String>,
 }
 
+/// Why a restore went no further, and what it has made again before.
+fn made_before(failure: Failure, before: &[String]) -> Failure {
+    match before {
+        [] => failure,
+        before => Failure {
+            found: format!(
+                "{}; made again before: {}",
+                failure.found,
+                before.join(", ")
+            ),
+            ..failure
+        },
+    }
+}
+
 impl Service {
-    /// A backup of all arrays, running or not, and of pools. Of one in service that does not
-    /// answer, or stops, it has what the array's drives say.
-    ///
-    /// # Errors
-    /// An array in service does not answer, and its drives cannot be read: a backup without it
-    /// would pass for whole.
+    /// A backup of all arrays and pools; of arrays that do not answer, what their drives say.
+    /// Refuses where one is on no drive either: it would pass for whole.
     pub(crate) fn backup(&self) -> Result<BackupJson, Failure> {
         let mut arrays = Vec::new();
         let mut silent = Vec::new();
@@ -158,10 +169,8 @@ impl Service {
             arrays.push(entry(&self.dir, &status.superblock, device));
         }
         let mut others = self.scan(&[]);
-        others.retain(|found| {
-            let uuid = found.uuid.to_string();
-            !arrays.iter().any(|entry| entry.uuid == uuid)
-        });
+        let told = |uuid: String| arrays.iter().any(|entry| entry.uuid == uuid);
+        others.retain(|found| !told(found.uuid.to_string()));
         let unread = |array: &&Arc<Running>| !others.iter().any(|found| found.uuid == array.uuid);
         if let Some(array) = silent.iter().find(unread) {
             let name = array.name();
@@ -178,13 +187,25 @@ impl Service {
     pub(crate) fn restore(&self, request: &RestoreRequest) -> Result<RestoredJson, Failure> {
         let (chosen, pools) = chosen(request)?;
         // Arrays are told from which of them they take.
-        let pools = pools
-            .into_iter()
-            .map(|entry| self.restore_pool(entry, request));
-        let pools = pools.collect::<Result<Vec<_>, _>>()?;
+        let mut before = Vec::new();
+        let mut made = Vec::new();
+        for entry in pools {
+            let pool = self.restore_pool(entry, request);
+            let pool = pool.map_err(|failure| made_before(failure, &before))?;
+            if pool.restored && !request.dry_run {
+                before.push(format!("pool {}", pool.name));
+            }
+            made.push(pool);
+        }
+        let pools = made;
         let mut arrays = Vec::new();
         for entry in chosen {
-            arrays.push(self.restore_one(entry, request)?);
+            let array = self.restore_one(entry, request);
+            let array = array.map_err(|failure| made_before(failure, &before))?;
+            if array.restored && !request.dry_run {
+                before.push(array.name.clone());
+            }
+            arrays.push(array);
         }
         Ok(RestoredJson {
             dry_run: request.dry_run,

@@ -16,12 +16,13 @@
 use std::path::{Path, PathBuf};
 
 use strake_format::region_map::PAGE_BYTES;
-use strake_format::{ArrayUuid, MapPage, PoolUuid};
+use strake_format::{ArrayName, ArrayUuid, MapPage, PoolUuid};
 use strake_runtime::{Device, OpenMode};
 
 use crate::api::config::{BackupPoolDeviceJson, BackupPoolJson, RestoreRequest, RestoredPoolJson};
 use crate::common::errors::{Code, Failure};
-use crate::daemon::changes::POOLS;
+use crate::common::partly::Partly;
+use crate::daemon::changes::pool_key;
 use crate::daemon::events::Happened;
 use crate::daemon::service::Service;
 use crate::daemon::service::backup::uuid;
@@ -73,11 +74,12 @@ impl Service {
             let found = format!("'{}' says that an array takes from no pool", NO_POOL);
             return Err(Failure::new(Code::NameInvalid, found));
         }
-        let _change = self.changes.begin(vec![POOLS.to_owned()])?;
+        let keys = vec![pool_key(&entry.name), pool_key(&entry.uuid)];
+        let _change = self.changes.begin(keys)?;
         let mut paths = self.paths();
         paths.extend(find::expand(&request.devices));
         paths.extend(entry.devices.iter().map(|told| told.device.clone()));
-        let found = pool::find_within(&self.looks, &paths);
+        let found = pool::find_within(&self.looks, &paths).pools;
         if let Some(pool) = found.iter().find(|pool| pool.uuid == id) {
             let there: Vec<PathBuf> = pool.devices.iter().map(|d| d.path.clone()).collect();
             return Ok(answer(false, still_there(entry, pool), &there));
@@ -93,6 +95,7 @@ impl Service {
             force: request.force,
             ..Permit::default()
         };
+        self.pools().answering(&devices)?;
         safety::distinct(&devices)?;
         for path in &devices {
             self.is_free(path, request, &arrays)?;
@@ -112,15 +115,33 @@ impl Service {
         }
         // Before: a daemon that is killed when labels are written finds them again.
         self.remember(devices.iter().cloned());
-        pool::label(&devices, &foreign, (id, &name), permit)?;
-        self.pools_changed();
-        self.events.note(Happened {
-            event: "pool_changed",
-            cause: Some(format!("asked, by the backup of {}", request.backup.taken)),
-            effect: Some(format!("{name}: made again on {}", shown(&devices))),
-            ..Happened::default()
-        });
+        let labelled = pool::label(&devices, &foreign, (id, &name), permit)?;
+        self.was_made_again(&name, &labelled, request)?;
         Ok(answer(true, format!("made again{others}"), &devices))
+    }
+
+    /// Notes that a pool was made again.
+    ///
+    /// # Errors
+    /// Not of all its devices.
+    fn was_made_again(
+        &self,
+        name: &ArrayName,
+        labelled: &Partly,
+        request: &RestoreRequest,
+    ) -> Result<(), Failure> {
+        if !labelled.done().is_empty() {
+            self.pools_changed();
+            self.events.note(Happened {
+                event: "pool_changed",
+                cause: Some(format!("asked, by the backup of {}", request.backup.taken)),
+                effect: Some(format!("{name}: made again on {}", shown(labelled.done()))),
+                ..Happened::default()
+            });
+        }
+        let failure = labelled.failure(&format!("put into the pool {name} again"));
+        let cure = format!("mend that; strake pool add {name} DEV adds those that are not in it");
+        failure.map_or(Ok(()), |failure| Err(failure.cure(cure)))
     }
 
     /// Refuses a device that is in another pool, a member, or holds what an array has lost.
