@@ -75,10 +75,22 @@ impl<'a> Wait<'a> {
         Ok(events)
     }
 
+    /// The array, as soon as it says how it is: while it does not answer, or stops, nothing is
+    /// known of its jobs.
     fn array(&self) -> Result<ArrayJson, Failure> {
-        let array: ArrayJson = self.client.get(&url(&self.uuid, "")?)?;
-        self.names.borrow_mut().insert(array.name.clone());
-        Ok(array)
+        let mut said = false;
+        loop {
+            let array: ArrayJson = self.client.get(&url(&self.uuid, "")?)?;
+            self.names.borrow_mut().insert(array.name.clone());
+            if !matches!(array.state.as_str(), "unresponsive" | "stopping") {
+                return Ok(array);
+            }
+            if !std::mem::replace(&mut said, true) {
+                let now = format!("{} is {}: waiting", array.name, array.state);
+                self.context.aside(&now);
+            }
+            thread::sleep(PAUSE);
+        }
     }
 
     /// An event of this array.

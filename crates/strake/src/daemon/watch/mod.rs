@@ -561,9 +561,15 @@ impl Watcher {
     }
 }
 
+/// The array in service. Of one that does not answer, or stops, it is not known what it serves.
+fn answering(service: &Service, array: &FoundArray) -> Option<Arc<Running>> {
+    let running = service.running(&array.uuid.to_string()).ok()?;
+    running.status().is_ok().then_some(running)
+}
+
 /// Takes back what is there again.
 fn take_late_back(service: &Service, array: &FoundArray) -> Returned {
-    let Ok(running) = service.running(&array.uuid.to_string()) else {
+    let Some(running) = answering(service, array) else {
         return Returned::default();
     };
     for member in array.members.iter().filter(|m| !running.serves(&m.path)) {
@@ -578,7 +584,8 @@ fn take_late_back(service: &Service, array: &FoundArray) -> Returned {
 /// again.
 fn take_returned(service: &Service, array: &FoundArray, patient: bool) -> Returned {
     let mut returned = Returned::default();
-    let Ok(running) = service.running(&array.uuid.to_string()) else {
+    let Some(running) = answering(service, array) else {
+        returned.busy = patient;
         return returned;
     };
     for member in array.members.iter().filter(|m| !running.serves(&m.path)) {
