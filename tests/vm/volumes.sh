@@ -178,6 +178,8 @@ scenario_left_array() {
     grep -q "array data: $dev is mounted" "$RUN/refused.text" || fail "it is not said what uses it"
     refused destroy data --yes | grep -q -- "--export ublk" || fail "no cure that works"
     refused drive clean "$(drive 0)" --yes | grep -q -- "--export ublk" || fail "no cure that works"
+    refused create new --level 1 --force --yes "$(drive 0)" "$(drive 3)" |
+        grep -q -- "--export ublk" || fail "a new array takes a member away from under users"
     daemon_start
     wait_for 60 "the device after another kill" device data
     umount_fs

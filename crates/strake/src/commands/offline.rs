@@ -30,6 +30,7 @@ use crate::daemon::service::ending::{QUIET_PATIENCE, note_unclean, unclean};
 use crate::daemon::service::pools::{Pools, check_named};
 use crate::daemon::service::rename;
 use crate::daemon::service::scrubs;
+use crate::daemon::service::upkeep::overwritten;
 use crate::daemon::service::volumes;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::{Dir, keep_placement, may_keep};
@@ -221,11 +222,8 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
         context.dir.make()?;
         may_keep(&context.dir, &placement)?;
     }
-    let taken: BTreeSet<ArrayUuid> = match request.force {
-        true => scan(context, &request.all_devices())
-            .iter()
-            .map(|a| a.uuid)
-            .collect(),
+    let taken = match request.force {
+        true => overwritten(&context.dir, &scan(context, &request.all_devices()), &[])?,
         false => BTreeSet::new(),
     };
     let mut made = make::make(request, &names, |_, _| Ok(()))?;

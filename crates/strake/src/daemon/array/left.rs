@@ -42,6 +42,8 @@ pub(crate) enum Before<'a> {
     Forget,
     /// `strake drive clean`.
     Clean,
+    /// `strake create --force` on devices of the array.
+    Create,
     /// A start with this export.
     Start(&'a str),
 }
@@ -56,6 +58,7 @@ impl Before<'_> {
         match self {
             Before::Destroy => format!("{again}, and strake destroy {array}"),
             Before::Clean => format!("{again}, and clean the devices"),
+            Before::Create => format!("{again}, and create the new array then"),
             Before::Start(export) => {
                 format!("{again}, and strake start {array} --export {export}")
             }
@@ -253,7 +256,12 @@ mod tests {
 
     #[test]
     fn each_cure_serves_the_device_before_it_unmounts_it() {
-        for before in [Before::Destroy, Before::Clean, Before::Start("nbd")] {
+        for before in [
+            Before::Destroy,
+            Before::Clean,
+            Before::Create,
+            Before::Start("nbd"),
+        ] {
             let cure = before.cure("data");
             let order = ["--export ublk", "unmount or close", "strake stop data"];
             let at = order.map(|step| cure.find(step).expect("a step of the cure"));

@@ -176,6 +176,10 @@ impl Service {
     pub(crate) fn all_running(&self) -> Vec<Arc<Running>> {
         locked(&self.running).values().cloned().collect()
     }
+    /// Their uuids.
+    pub(super) fn uuids_running(&self) -> Vec<ArrayUuid> {
+        locked(&self.running).keys().copied().collect()
+    }
     /// Was it stopped by a user in this daemon's life?
     pub(crate) fn is_stopped(&self, uuid: ArrayUuid) -> bool {
         locked(&self.stopped).contains(&uuid)
@@ -297,18 +301,18 @@ impl Service {
         let may = |superblock: &Superblock, devices: usize| {
             Ok(strake_runtime::may_make(superblock, devices, &config)?)
         };
+        let paths = request.all_devices();
+        let taken = match request.force {
+            true => upkeep::overwritten(&self.dir, &self.scan(&paths), &self.uuids_running())?,
+            false => BTreeSet::new(),
+        };
         if request.dry_run {
             let made = make::make(&request, &names, may)?;
             return Ok(created_json(&made, &placement, true));
         }
-        let paths = request.all_devices();
         // Before: a daemon that is killed when superblocks are written finds them again.
         let known = self.dir.known_files();
         let note = self.dir.not_remembered(&name, &paths);
-        let taken: BTreeSet<ArrayUuid> = match request.force {
-            true => self.scan(&paths).iter().map(|array| array.uuid).collect(),
-            false => BTreeSet::new(),
-        };
         let made = make::make(&request, &names, may);
         let mut made = made.inspect_err(|_| self.dir.forget_but(&paths, &known))?;
         if !taken.is_empty() {

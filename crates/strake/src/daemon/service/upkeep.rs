@@ -24,6 +24,7 @@ use crate::daemon::service::{Service, carry_out, outcome};
 use crate::daemon::state::Dir;
 use crate::drives::clean;
 use crate::drives::find;
+use crate::drives::find::FoundArray;
 use crate::drives::machine::locate;
 use crate::drives::machine::sysfs;
 use crate::drives::safety;
@@ -44,7 +45,7 @@ impl Service {
             }
         }
         self.none_in_service(&paths)?;
-        let running: Vec<ArrayUuid> = self.all_running().iter().map(|r| r.uuid).collect();
+        let running = self.uuids_running();
         let not_expected = |arrays: &BTreeSet<ArrayUuid>| {
             let found = self.scan(&[]);
             self.not_expected(arrays, &found);
@@ -213,11 +214,26 @@ pub(crate) fn switch_light(
     Ok(outcome(&array.name, !request.dry_run, &what))
 }
 
+/// The arrays that lose members to a new one, of those on its devices. Refuses if something uses a
+/// ublk device that an earlier daemon left of one that does not run.
+pub(crate) fn overwritten(
+    dir: &Dir,
+    found: &[FoundArray],
+    running: &[ArrayUuid],
+) -> Result<BTreeSet<ArrayUuid>, Failure> {
+    let arrays: BTreeSet<ArrayUuid> = found.iter().map(|array| array.uuid).collect();
+    arrays
+        .iter()
+        .filter(|array| !running.contains(array))
+        .try_for_each(|array| no_user_left(dir, *array, Before::Create))?;
+    Ok(arrays)
+}
+
 /// Refuses if something uses a ublk device that an earlier daemon left of an array.
-fn no_user_left(dir: &Dir, array: ArrayUuid) -> Result<(), Failure> {
+fn no_user_left(dir: &Dir, array: ArrayUuid, before: Before<'_>) -> Result<(), Failure> {
     let name = dir.record(array).map(|record| record.name);
     let name = name.unwrap_or_else(|| array.to_string());
-    left::unused(dir, array, &name, Before::Clean).map(drop)
+    left::unused(dir, array, &name, before).map(drop)
 }
 
 /// Wipes what Strake left on these devices, or says what that is. Arrays that lost members so are
@@ -232,7 +248,7 @@ pub(crate) fn clean_devices(
     let arrays = clean::look(paths)?.into_iter().filter_map(|f| f.array());
     arrays
         .filter(|array| !running.contains(array))
-        .try_for_each(|array| no_user_left(dir, array))?;
+        .try_for_each(|array| no_user_left(dir, array, Before::Clean))?;
     let (found, failure) = match dry_run {
         true => {
             let found = clean::look(paths)?;
