@@ -11,6 +11,7 @@ use crate::{clock, door, need};
 use anyhow::{Result, bail};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// `cargo fmt --check`.
 pub(crate) fn format() -> Result<Outcome> {
@@ -353,6 +354,24 @@ fn check_demo(line: &str) -> Result<String> {
 /// Seconds for each fuzz target: the committed corpus, and a little more, beside virtual machines.
 const FUZZ_S: u64 = 20;
 
+/// Installs `cargo-fuzz` into this folder where the machine has none; whether it has one then.
+fn has_cargo_fuzz(tools: &Path) -> Result<bool> {
+    if need::find("cargo-fuzz") || tools.join("bin/cargo-fuzz").exists() {
+        return Ok(true);
+    }
+    let folder = tools.display().to_string();
+    let install = [
+        "cargo",
+        "install",
+        "--locked",
+        "--debug", // it compiles in half the time and has nothing to do but to start others
+        "--root",
+        &folder,
+        "cargo-fuzz",
+    ];
+    Ok(host::logged("fuzz-install", 900, &install)?.ok)
+}
+
 /// A short run of each fuzz target, where the tools of fuzzing are installed.
 pub(crate) fn fuzz_smoke() -> Result<Outcome> {
     if !host::root().join("fuzz/Cargo.toml").exists() {
@@ -363,21 +382,8 @@ pub(crate) fn fuzz_smoke() -> Result<Outcome> {
         return Ok(Outcome::skipped("fuzzing needs a nightly toolchain"));
     }
     let tools = host::target().join("tools");
-    if !need::find("cargo-fuzz") && !tools.join("bin/cargo-fuzz").exists() {
-        let folder = tools.display().to_string();
-        let install = [
-            "cargo",
-            "install",
-            "--locked",
-            "--debug", // it compiles in half the time and has nothing to do but to start others
-            "--root",
-            &folder,
-            "cargo-fuzz",
-        ];
-        let installed = host::logged("fuzz-install", 900, &install)?;
-        if !installed.ok {
-            return Ok(Outcome::skipped("cargo-fuzz could not be installed"));
-        }
+    if !has_cargo_fuzz(&tools)? {
+        return Ok(Outcome::skipped("cargo-fuzz could not be installed"));
     }
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("PATH={path}:{}", tools.join("bin").display());

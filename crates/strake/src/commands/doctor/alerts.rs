@@ -1,6 +1,6 @@
 //! Findings about alerts: no channel, channels that do not deliver, messages that were dropped.
 
-use crate::api::{AlertsJson, FindingJson};
+use crate::api::{AlertChannelJson, AlertsJson, FindingJson};
 use crate::common::events::Severity;
 use crate::common::size;
 
@@ -29,36 +29,7 @@ pub(super) fn check(alerts: Option<&AlertsJson>) -> Vec<FindingJson> {
         );
     }
     for channel in &alerts.channels {
-        let name = &channel.name;
-        if channel.failing {
-            let since = channel
-                .failing_since
-                .as_deref()
-                .unwrap_or("its last attempt");
-            let error = channel.last_error.as_deref().unwrap_or("no error is known");
-            say(
-                "alert-failing",
-                format!(
-                    "channel {name} ({} to {}) does not deliver since {since} ({} in its queue): \
-                     {error}",
-                    channel.way,
-                    channel.to,
-                    size::count(channel.queued as usize, "message"),
-                ),
-                format!("mend what the error names, and strake alert test {name}"),
-            );
-        }
-        if channel.dropped > 0 {
-            say(
-                "alert-dropped",
-                format!(
-                    "{} of channel {name} were dropped since the daemon began",
-                    size::count(channel.dropped as usize, "message")
-                ),
-                "strake events says which happened; mend the channel (strake alert status)"
-                    .to_owned(),
-            );
-        }
+        delivery(channel, &mut say);
     }
     if alerts.unwritten_files > 0 {
         say(
@@ -74,6 +45,39 @@ pub(super) fn check(alerts: Option<&AlertsJson>) -> Vec<FindingJson> {
         );
     }
     found
+}
+
+/// Whether a channel delivers.
+fn delivery(channel: &AlertChannelJson, say: &mut dyn FnMut(&str, String, String)) {
+    let name = &channel.name;
+    if channel.failing {
+        let since = channel
+            .failing_since
+            .as_deref()
+            .unwrap_or("its last attempt");
+        let error = channel.last_error.as_deref().unwrap_or("no error is known");
+        say(
+            "alert-failing",
+            format!(
+                "channel {name} ({} to {}) does not deliver since {since} ({} in its queue): \
+                 {error}",
+                channel.way,
+                channel.to,
+                size::count(channel.queued as usize, "message"),
+            ),
+            format!("mend what the error names, and strake alert test {name}"),
+        );
+    }
+    if channel.dropped > 0 {
+        say(
+            "alert-dropped",
+            format!(
+                "{} of channel {name} were dropped since the daemon began",
+                size::count(channel.dropped as usize, "message")
+            ),
+            "strake events says which happened; mend the channel (strake alert status)".to_owned(),
+        );
+    }
 }
 
 #[cfg(test)]

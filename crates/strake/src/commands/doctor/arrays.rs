@@ -1,6 +1,6 @@
 //! Findings about arrays: their state, spares, scrubs, lists.
 
-use crate::api::{ArrayJson, FindingJson, PoolJson, SettingsJson};
+use crate::api::{ArrayJson, FindingJson, MemberJson, PoolJson, SettingsJson};
 use crate::commands::doctor::Facts;
 use crate::commands::shown_exit;
 use crate::common::errors::Exit;
@@ -70,17 +70,16 @@ fn empty_pool(pool: &PoolJson) -> Option<FindingJson> {
 
 type Say<'a> = &'a mut dyn FnMut(&str, Severity, String, String);
 
+/// The slots of members like this.
+fn slots(array: &ArrayJson, wanted: impl Fn(&MemberJson) -> bool) -> String {
+    let members = array.members.iter().filter(|m| wanted(m));
+    let slots = members.filter_map(|m| m.slot);
+    let slots: Vec<String> = slots.map(|slot| slot.to_string()).collect();
+    slots.join(", ")
+}
+
 fn state(array: &ArrayJson, say: Say<'_>) {
     let name = &array.name;
-    let slots = |wanted: &dyn Fn(&crate::api::MemberJson) -> bool| {
-        let slots = array
-            .members
-            .iter()
-            .filter(|m| wanted(m))
-            .filter_map(|m| m.slot);
-        let slots: Vec<String> = slots.map(|slot| slot.to_string()).collect();
-        slots.join(", ")
-    };
     let look = format!("strake show {name} says what each slot has and had");
     match array.state.as_str() {
         "degraded" => say(
@@ -88,7 +87,7 @@ fn state(array: &ArrayJson, say: Say<'_>) {
             Severity::Warning,
             format!(
                 "it is degraded: slots not in sync: {}",
-                slots(&|m| m.state != "in_sync")
+                slots(array, |m| m.state != "in_sync")
             ),
             look,
         ),
@@ -128,6 +127,35 @@ fn state(array: &ArrayJson, say: Say<'_>) {
         }
         _ => {}
     }
+    blocks(array, say);
+    members(array, say);
+}
+
+/// Members that are slow, and devices that are not used.
+fn members(array: &ArrayJson, say: Say<'_>) {
+    let name = &array.name;
+    let slow = slots(array, |m| m.slow);
+    if !slow.is_empty() {
+        say(
+            "slow",
+            Severity::Warning,
+            format!("slots that are far slower than the others: {slow}"),
+            format!("strake show {name} --latency; strake replace {name} SLOT, with a spare"),
+        );
+    }
+    for aside in &array.set_aside {
+        say(
+            "set-aside",
+            Severity::Warning,
+            aside.found.clone(),
+            aside.cure.clone(),
+        );
+    }
+}
+
+/// What is lost, or not known to be right.
+fn blocks(array: &ArrayJson, say: Say<'_>) {
+    let name = &array.name;
     if array.unreadable_bytes > 0 {
         let bytes = size::bytes(array.unreadable_bytes);
         say(
@@ -144,23 +172,6 @@ fn state(array: &ArrayJson, say: Say<'_>) {
             Severity::Critical,
             format!("{bytes} were rebuilt from strips that do not agree"),
             format!("strake explain {name} LBA says what to do about one of these blocks"),
-        );
-    }
-    let slow = slots(&|m| m.slow);
-    if !slow.is_empty() {
-        say(
-            "slow",
-            Severity::Warning,
-            format!("slots that are far slower than the others: {slow}"),
-            format!("strake show {name} --latency; strake replace {name} SLOT, with a spare"),
-        );
-    }
-    for aside in &array.set_aside {
-        say(
-            "set-aside",
-            Severity::Warning,
-            aside.found.clone(),
-            aside.cure.clone(),
         );
     }
 }

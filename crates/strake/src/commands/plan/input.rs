@@ -226,24 +226,14 @@ fn said(origins: &mut Vec<Origin>, figure: &str, source: &str) {
 
 /// Figures of the command line outweigh all others.
 fn overwrite(drive: &mut Drive, given: &FigureArgs) -> Result<(), Failure> {
-    let bytes_s = "bytes a second, from 1MB to 1000GB";
+    let rate = |option| Takes::new(option, "bytes a second, from 1MB to 1000GB", 1e6, 1e12);
     let watts = "watts, from 0.1 to 1000";
-    let unit = Takes::new("--unit", "bytes from 512 to 1M", 512.0, 1_048_576.0);
+    let bytes = |option| Takes::new(option, "bytes from 512 to 1M", 512.0, 1_048_576.0);
     let iops = "a rate from 10 to 1000000000";
     let fields = [
-        (&given.unit, "unit", unit, &mut drive.unit),
-        (
-            &given.read,
-            "read",
-            Takes::new("--read", bytes_s, 1e6, 1e12),
-            &mut drive.read,
-        ),
-        (
-            &given.write,
-            "write",
-            Takes::new("--write", bytes_s, 1e6, 1e12),
-            &mut drive.write,
-        ),
+        (&given.unit, "unit", bytes("--unit"), &mut drive.unit),
+        (&given.read, "read", rate("--read"), &mut drive.read),
+        (&given.write, "write", rate("--write"), &mut drive.write),
         (
             &given.read_iops,
             "read_iops",
@@ -294,9 +284,8 @@ fn overwrite(drive: &mut Drive, given: &FigureArgs) -> Result<(), Failure> {
         }
     }
     if given.write_iops.is_some() {
-        let takes = Takes::new("--write-size", "bytes from 512 to 1M", 512.0, 1_048_576.0);
         let text = given.write_size.as_deref().unwrap_or("4K");
-        drive.random_write_bytes = takes.point(text)? as u64;
+        drive.random_write_bytes = bytes("--write-size").point(text)? as u64;
     }
     Ok(())
 }

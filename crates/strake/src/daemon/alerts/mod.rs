@@ -284,20 +284,7 @@ impl Teller {
             }
         }
         for (channel, why) in std::mem::take(&mut found.lost) {
-            events.note(match channel {
-                Some(_) => Happened {
-                    event: "alert_dropped",
-                    cause: channel,
-                    effect: Some(why),
-                    ..Happened::default()
-                },
-                None => Happened {
-                    event: "alert_not_kept",
-                    cause: Some(why),
-                    effect: Some("what began or ended without a daemon is not told".to_owned()),
-                    ..Happened::default()
-                },
-            });
+            events.note(lost(channel, why));
         }
         let next = groups.iter().map(Group::done).min().unwrap_or(newest) + 1;
         let events = Arc::clone(events);
@@ -459,6 +446,24 @@ impl Teller {
             open: self.conditions.open().cloned().collect(),
         });
         self.kept_at = Instant::now();
+    }
+}
+
+/// What a spool lost of a channel, or of what was so before.
+fn lost(channel: Option<String>, why: String) -> Happened {
+    match channel {
+        Some(_) => Happened {
+            event: "alert_dropped",
+            cause: channel,
+            effect: Some(why),
+            ..Happened::default()
+        },
+        None => Happened {
+            event: "alert_not_kept",
+            cause: Some(why),
+            effect: Some("what began or ended without a daemon is not told".to_owned()),
+            ..Happened::default()
+        },
     }
 }
 
