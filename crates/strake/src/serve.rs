@@ -23,6 +23,7 @@ use crate::common::process::{EndSignals, runtime};
 use crate::config::InUse;
 use crate::config::metrics::Metrics;
 use crate::daemon::alerts::Alerts;
+use crate::daemon::array::emptied;
 use crate::daemon::array::running::Limits;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::home::{self, Home, Look};
@@ -178,7 +179,7 @@ async fn gone(home: &Arc<Mutex<Home>>, rounds: &mut Rounds) -> Result<UnixListen
 
 /// What is done from time to time.
 fn work(service: &Arc<Service>, tasks: &mut JoinSet<()>) {
-    let work: [(_, Work, _); 5] = [
+    let work: [(_, Work, _); 6] = [
         (
             health::PERIOD_NEW,
             |service| service.ask_new_drives(),
@@ -198,6 +199,11 @@ fn work(service: &Arc<Service>, tasks: &mut JoinSet<()>) {
             pools::PERIOD,
             |service| service.feed_from_pools(),
             "spares from pools",
+        ),
+        (
+            emptied::PERIOD,
+            |service| service.put_out_emptied(),
+            "members that lost their superblocks",
         ),
         (
             volumes::PERIOD,

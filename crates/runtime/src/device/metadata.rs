@@ -13,8 +13,8 @@ use strake_format::log::Scan;
 use strake_format::region_map::{is_whole, place};
 use strake_format::superblock::SUPERBLOCK_BYTES;
 use strake_format::{
-    Layout, LogBatch, MapPage, SelectError, Superblock, SuperblockError, UnreadableList,
-    copy_to_replace, lost_copy, select_member, unreadable,
+    CopyStatus, Layout, LogBatch, MapPage, SelectError, Superblock, SuperblockError,
+    UnreadableList, copy_to_replace, lost_copy, select_member, unreadable,
 };
 
 use super::{Device, DeviceError};
@@ -61,14 +61,16 @@ impl MemberImage {
     }
 }
 
+/// A superblock, what is said of both copies, and where one was lost.
+type Copies = (Superblock, [CopyStatus; 2], Option<u64>);
+
 impl Device {
-    /// Superblock copies, region map and lists of unreadable blocks.
-    pub fn read_member(&self) -> Result<MemberImage, DeviceError> {
+    /// The superblock, what is said of both copies, and where one should lie and none does.
+    fn read_superblock(&self) -> Result<Copies, DeviceError> {
         let bytes = self.info().bytes;
         if bytes < 2 * SUPERBLOCK_BYTES as u64 {
             return Err(DeviceError::NotStrake(self.path().to_owned()));
         }
-        let offsets = Layout::superblock_offsets(bytes);
         let mut failed = None;
         let read = |offset| {
             let mut copy = Box::new([0; SUPERBLOCK_BYTES]);
@@ -84,14 +86,29 @@ impl Device {
             Ok(chosen) => chosen,
             Err(error) => return Err(self.no_member(error, failed)),
         };
-        let copies = [
-            (offsets[0], statuses[0].is_valid()),
-            (offsets[1], statuses[1].is_valid()),
-        ];
         let emptied = lost_copy(&superblock, |offset| {
             let mut copy = Box::new([0; SUPERBLOCK_BYTES]);
             self.read_at(offset, &mut copy[..]).ok().map(|()| copy)
         });
+        Ok((superblock, statuses, emptied))
+    }
+
+    /// Where a copy of the superblock should lie and none does: another program wrote there.
+    ///
+    /// # Errors
+    /// [`DeviceError::NotStrake`]: neither is left; or the device cannot be read.
+    pub fn emptied(&self) -> Result<Option<u64>, DeviceError> {
+        self.read_superblock().map(|(.., emptied)| emptied)
+    }
+
+    /// Superblock copies, region map and lists of unreadable blocks.
+    pub fn read_member(&self) -> Result<MemberImage, DeviceError> {
+        let (superblock, statuses, emptied) = self.read_superblock()?;
+        let offsets = Layout::superblock_offsets(self.info().bytes);
+        let copies = [
+            (offsets[0], statuses[0].is_valid()),
+            (offsets[1], statuses[1].is_valid()),
+        ];
         let (map, map_whole) = self.read_map(&superblock).into_iter().unzip();
         let unreadable = self.read_lists(&superblock.layout);
         Ok(MemberImage {

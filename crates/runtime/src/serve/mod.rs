@@ -39,7 +39,7 @@ use strake_format::{ArrayName, RegionState, Superblock, VolumeUuid};
 use crate::clock::Clock;
 use crate::device::set::Devices;
 use crate::device::watch::Watch;
-use crate::device::{Device, MemberImage};
+use crate::device::{Device, DeviceError, MemberImage};
 use crate::error::ServeError;
 use crate::export::{self, Export, ExportKind, InFlight, Left, Plan, Running, ublk};
 use crate::mail::local::LocalClient;
@@ -380,6 +380,15 @@ impl Serving {
     /// As of [`Serving::status_now`].
     pub fn status_within(&self, patience: Duration) -> Result<Status, ServeError> {
         self.ask(patience, Mail::Status)
+    }
+
+    /// A look for the superblocks of a member, by what the array has open: see [`Device::emptied`].
+    pub fn look_at(
+        &self,
+        device: DeviceId,
+    ) -> Option<impl FnOnce() -> Result<Option<u64>, DeviceError> + Send + use<>> {
+        let device = self.devices.get(device)?;
+        Some(move || device.emptied())
     }
 
     /// Path of a device.

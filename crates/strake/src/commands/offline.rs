@@ -488,6 +488,7 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
     match running.not_in_use() {
         Ok(()) => {
             // The log names devices that stay busy.
+            running.put_out_emptied(&log);
             let stopped = running.stop_within(&context.dir, QUIET_PATIENCE);
             let failure = unclean(running.name().as_str(), &stopped);
             if let Some(failure) = &failure {

@@ -218,7 +218,7 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
             (
                 "member_emptied",
                 Warning,
-                "A member file holds no superblock any more.",
+                "A member in service lacks a superblock, or both: another program wrote to it.",
             ),
             (
                 "member_failing",

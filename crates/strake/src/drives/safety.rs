@@ -234,11 +234,14 @@ pub(crate) fn not_in_use(id: Identity, path: &Path) -> Result<(), Failure> {
         return Ok(());
     };
     if let Some(point) = uses::mounted(rdev) {
-        let found = match point.as_str() {
-            "swap" => format!("{shown} is used as swap"),
-            _ => format!("{shown} (or a partition of it) is mounted on {point}"),
-        };
-        return Err(Failure::new(Code::DeviceMounted, found));
+        let failure = |found| Failure::new(Code::DeviceMounted, found);
+        return Err(match point.as_str() {
+            "swap" => failure(format!("{shown} (or a partition of it) is used as swap"))
+                .cure("swapoff it first"),
+            _ => failure(format!(
+                "{shown} (or a partition of it) is mounted on {point}"
+            )),
+        });
     }
     let holders = uses::holders(rdev);
     if !holders.is_empty() {

@@ -27,6 +27,7 @@ use crate::api::{ArrayJson, ExplainJson, SetAsideJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
 use crate::common::uses;
+use crate::daemon::array::emptied;
 use crate::daemon::array::left;
 use crate::daemon::array::left::{Before, LeftDevice};
 use crate::daemon::array::links;
@@ -150,6 +151,8 @@ pub(crate) struct Running {
     record: Mutex<ArrayRecord>,
     /// Known once it was started.
     pub(crate) volumes: Volumes,
+    /// Members that are being looked at.
+    pub(crate) looks: emptied::Looks,
     /// Under way at most.
     requests: Option<u32>,
     /// Members that were found when it was started: those that were set aside, and where each was.
@@ -528,6 +531,7 @@ pub(crate) fn start(
         serving,
         record: Mutex::new(record),
         volumes: Volumes::default(),
+        looks: emptied::Looks::default(),
         requests,
         aside,
         found: paths.collect(),
@@ -602,7 +606,7 @@ fn asked(serving: &Mutex<Option<Arc<Serving>>>) -> Option<Arc<Serving>> {
 }
 
 /// It is in sync, being rebuilt, or a spare.
-fn in_service(member: &MemberStatus) -> bool {
+pub(crate) fn in_service(member: &MemberStatus) -> bool {
     use MemberState::{InSync, Rebuilding, Spare};
     matches!(member.state, InSync | Rebuilding | Spare)
 }

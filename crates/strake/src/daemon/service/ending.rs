@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use strake_engine::event::{ArrayState, Command, Status};
 use strake_format::ArrayUuid;
 
 use crate::api::OutcomeJson;
-use crate::common::errors::{Code, Failure};
+use crate::common::errors::Failure;
 use crate::common::partly;
 use crate::daemon::array::running::{Ended, Running};
 use crate::daemon::events::{EventLog, Happened};
@@ -30,9 +29,6 @@ pub(crate) const QUIET_PATIENCE: Duration = Duration::from_secs(12);
 /// its exports and 10 s for its threads beside that ([`strake_runtime::Serving::end_within`]). All
 /// in all less than 30 s.
 const STOP_ALL_PATIENCE: Duration = Duration::from_secs(25);
-
-/// How long the files of an array are looked at before it stops.
-const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Service {
     /// Stops an array; it stays stopped until it is started again or the daemon is.
@@ -55,7 +51,7 @@ impl Service {
         if dry_run {
             return Ok(outcome(name, false, "would stop"));
         }
-        put_out_emptied(&running, &self.events);
+        running.put_out_emptied(&self.events);
         locked(&self.stopped).insert(running.uuid);
         let _ends = Ends {
             service: self,
@@ -136,7 +132,7 @@ fn end(running: &Running, dir: &Dir, events: &EventLog) {
         running.leave();
         return;
     }
-    put_out_emptied(running, events);
+    running.put_out_emptied(events);
     let ended = running.stop_within(dir, QUIET_PATIENCE);
     if let Some(failure) = unclean(array.as_str(), &ended) {
         note_unclean(events, array.as_str(), &failure);
@@ -175,58 +171,6 @@ pub(crate) fn note_unclean(events: &EventLog, array: &str, failure: &Failure) {
         ),
         ..Happened::default()
     });
-}
-
-/// Puts out member files that hold a superblock at neither of its places: they were emptied between
-/// two looks at their size. A stop would write both anew, and the member would pass for one in
-/// sync.
-fn put_out_emptied(running: &Running, events: &EventLog) {
-    // One that has failed writes no superblock as it stops.
-    let failed = |status: Status| status.state == ArrayState::Failed;
-    if running.status().is_ok_and(failed) {
-        return;
-    }
-    let Ok(files) = running.files() else { return };
-    let (found, emptied) = channel();
-    let look = move || {
-        for (slot, device, path) in files {
-            let emptied = matches!(find::look(&path), Ok(None));
-            if emptied && found.send((slot, device, path)).is_err() {
-                return;
-            }
-        }
-    };
-    // A file system that hangs does not keep an array from its stop.
-    let thread = std::thread::Builder::new().name("look".to_owned());
-    if thread.spawn(look).is_err() {
-        return;
-    }
-    let until = Instant::now() + LOOK_PATIENCE;
-    let left = || until.saturating_duration_since(Instant::now());
-    let emptied: Vec<_> = std::iter::from_fn(|| emptied.recv_timeout(left()).ok()).collect();
-    if emptied.is_empty() {
-        return;
-    }
-    // All at once: superblocks that say that one is out are written to none of the others.
-    let devices = emptied.iter().map(|(_, device, _)| *device).collect();
-    let out = running.command(Command::Emptied(devices));
-    for (slot, _, path) in emptied {
-        events.note(Happened {
-            array: Some(running.name().to_string()),
-            slot: Some(slot.0),
-            event: "member_emptied",
-            device: Some(path.display().to_string()),
-            cause: Some("no superblock is left at either of its places".to_owned()),
-            effect: Some(match &out {
-                Ok(_) => "put out before the stop".to_owned(),
-                Err(failure) if failure.code == Code::NotServing => {
-                    "put out, and the array has failed: the level does not survive it".to_owned()
-                }
-                Err(failure) => format!("still in service: {}", failure.found),
-            }),
-            ..Happened::default()
-        });
-    }
 }
 
 /// What is said of devices that stay busy after a stop.

@@ -66,6 +66,16 @@ impl Service {
         failure.map_or(Ok(cleaned), Err)
     }
 
+    /// Puts out members that lost their superblocks while they served.
+    pub(crate) fn put_out_emptied(&self) {
+        for running in self.all_running() {
+            // A device that is being added has not both copies yet.
+            if let Ok(_change) = self.change_running(&running, &[]) {
+                running.put_out_emptied(&self.events);
+            }
+        }
+    }
+
     /// See [`none_served_by`].
     pub(super) fn none_in_service(&self, paths: &[PathBuf]) -> Result<(), Failure> {
         none_served_by(&self.all_running(), paths)

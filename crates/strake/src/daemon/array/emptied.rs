@@ -1,0 +1,293 @@
+//! Members in service that lost their superblocks: another program wrote to the drive, or emptied
+//! the file, under the array.
+//!
+//! That the array has a drive exclusively keeps out most programs, not `dd`, `blkdiscard` or
+//! `sgdisk`. A stop writes superblocks anew, and such a member would pass for one in sync.
+//!
+//! Invariants: a look takes a bounded time, and reads what the array has open, whatever lies at the
+//! path by now; a device that does not answer has one look under way; a member that lacks both
+//! copies is put out, one that lacks one only where two looks say so (it may be on its way to a new
+//! place) and the level survives that. Under `change`, so that no device is just being given its
+//! copies.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use strake_engine::event::{ArrayState, Command, MemberStatus, Status};
+use strake_engine::units::DeviceId;
+use strake_format::Slot;
+use strake_runtime::DeviceError;
+
+use crate::common::errors::{Code, Failure};
+use crate::daemon::array::running::{Running, in_service};
+use crate::daemon::events::{EventLog, Happened};
+
+/// How often members are looked at.
+pub(crate) const PERIOD: Duration = Duration::from_secs(60);
+/// How long the members of an array are looked at.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// After which a copy that is on its way has arrived.
+const ARRIVAL: Duration = Duration::from_secs(3);
+
+/// Devices that are being looked at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Looks(Arc<Mutex<BTreeSet<DeviceId>>>);
+
+impl Looks {
+    fn with<T>(&self, act: impl FnOnce(&mut BTreeSet<DeviceId>) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A member without one of its superblocks, or without both.
+struct Emptied {
+    slot: Slot,
+    device: DeviceId,
+    path: String,
+    /// Where the one lay that it lacks; `None`: it lacks both.
+    lacks: Option<u64>,
+}
+
+impl Emptied {
+    fn cause(&self) -> String {
+        match self.lacks {
+            None => "no superblock is left at either of its places".to_owned(),
+            Some(offset) => {
+                format!("no superblock is left at byte {offset}: its content may be lost")
+            }
+        }
+    }
+}
+
+impl Running {
+    /// Puts out members that lost their superblocks while they served.
+    pub(crate) fn put_out_emptied(&self, events: &EventLog) {
+        // One that has failed writes no superblock as it stops.
+        let failed = |status: Status| status.state == ArrayState::Failed;
+        if self.status().is_ok_and(failed) {
+            return;
+        }
+        let (some, none): (Vec<Emptied>, Vec<Emptied>) =
+            self.emptied().into_iter().partition(|m| m.lacks.is_some());
+        if !none.is_empty() {
+            // All at once: superblocks that say that one is out are written to none of the others.
+            let devices = none.iter().map(|member| member.device).collect();
+            let out = self.command(Command::Emptied(devices)).map(drop);
+            none.iter()
+                .for_each(|member| self.note_emptied(events, member, &out));
+            if out.is_err() {
+                return;
+            }
+        }
+        for member in self.still_lacking(some) {
+            let may = self.preflight(Command::FailDevice(member.device));
+            let out = || {
+                self.command(Command::Emptied(vec![member.device]))
+                    .map(drop)
+            };
+            self.note_emptied(events, &member, &may.and_then(|()| out()));
+        }
+    }
+
+    /// Those that lack the same copy a moment later.
+    fn still_lacking(&self, members: Vec<Emptied>) -> Vec<Emptied> {
+        if members.is_empty() {
+            return members;
+        }
+        std::thread::sleep(ARRIVAL);
+        let first: BTreeSet<_> = members.iter().map(|m| (m.device, m.lacks)).collect();
+        let again = self.emptied().into_iter();
+        again
+            .filter(|m| first.contains(&(m.device, m.lacks)))
+            .collect()
+    }
+
+    fn note_emptied(&self, events: &EventLog, member: &Emptied, out: &Result<(), Failure>) {
+        events.note(Happened {
+            array: Some(self.name().to_string()),
+            slot: Some(member.slot.0),
+            event: "member_emptied",
+            device: Some(member.path.clone()),
+            cause: Some(member.cause()),
+            effect: Some(match out {
+                Ok(()) => "put out: what it held may be lost".to_owned(),
+                Err(failure) if failure.code == Code::NotServing => {
+                    "put out, and the array has failed: the level does not survive it".to_owned()
+                }
+                Err(failure) => format!("still in service: {}", failure.found),
+            }),
+            ..Happened::default()
+        });
+    }
+
+    /// Members in service that lack superblocks, of those that answer.
+    fn emptied(&self) -> Vec<Emptied> {
+        let (found, all) = channel();
+        let looked = self.with(|serving| {
+            let status = serving.status_now()?;
+            let members = status.members.iter().filter(|m| in_service(m));
+            for (slot, device) in members.filter_map(|m: &MemberStatus| Some((m.slot?, m.device?)))
+            {
+                let path = serving.path(device).unwrap_or_default();
+                let member = Emptied {
+                    slot,
+                    device,
+                    path: path.display().to_string(),
+                    lacks: None,
+                };
+                if let Some(look) = serving.look_at(device) {
+                    self.begin_look(member, look, found.clone());
+                }
+            }
+            Ok(())
+        });
+        drop(found);
+        if looked.is_err() {
+            return Vec::new();
+        }
+        let until = Instant::now() + PATIENCE;
+        let left = || until.saturating_duration_since(Instant::now());
+        std::iter::from_fn(|| all.recv_timeout(left()).ok()).collect()
+    }
+
+    /// Looks on a thread of its own: a device that hangs holds up neither a stop nor another look.
+    fn begin_look(
+        &self,
+        member: Emptied,
+        look: impl FnOnce() -> Result<Option<u64>, DeviceError> + Send + 'static,
+        found: Sender<Emptied>,
+    ) {
+        let (looks, device) = (self.looks.clone(), member.device);
+        if !looks.with(|looks| looks.insert(device)) {
+            return;
+        }
+        let looking = move || {
+            let lacks = match look() {
+                Err(DeviceError::NotStrake(_)) => Some(None),
+                Ok(Some(offset)) => Some(Some(offset)),
+                // It has both, or cannot be read: the array finds that out by itself.
+                Ok(None) | Err(_) => None,
+            };
+            looks.with(|looks| looks.remove(&device));
+            if let Some(lacks) = lacks {
+                // Nobody may wait any more.
+                let _ = found.send(Emptied { lacks, ..member });
+            }
+        };
+        let thread = std::thread::Builder::new().name("look".to_owned());
+        if thread.spawn(looking).is_err() {
+            self.looks.with(|looks| looks.remove(&device));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::fs::FileExt;
+
+    use strake_engine::event::MemberState;
+
+    use crate::api::CreateRequest;
+    use crate::daemon::array::running::Limits;
+    use crate::daemon::service::Service;
+    use crate::daemon::sources::Sources;
+    use crate::daemon::state::Dir;
+
+    const BYTES: u64 = 32 << 20;
+
+    /// An array of RAID 5 that serves, and its three files.
+    fn array(folder: &tempfile::TempDir) -> (Service, Vec<std::path::PathBuf>) {
+        let paths = ["a", "b", "c"].map(|name| folder.path().join(name));
+        for path in &paths {
+            let file = File::create(path).expect("made");
+            file.set_len(BYTES).expect("sparse");
+        }
+        let dir = Dir::at(&folder.path().join("run"));
+        dir.make().expect("folders");
+        let service = Service::new(dir, Sources::default(), Limits::default());
+        let request = serde_json::json!({
+            "name": "data", "level": "5", "devices": paths, "export": "none",
+        });
+        let request: CreateRequest = serde_json::from_value(request).expect("a request");
+        service.create(request).expect("made");
+        (service, paths.to_vec())
+    }
+
+    fn states(service: &Service) -> Vec<MemberState> {
+        let running = service.running("data").expect("it serves");
+        let members = running.status().expect("it serves").members;
+        members.iter().map(|member| member.state).collect()
+    }
+
+    fn overwrite(path: &std::path::Path, bytes: u64) {
+        let file = File::options().write(true).open(path).expect("there");
+        file.write_all_at(&vec![0xa5; bytes as usize], 0)
+            .expect("written");
+    }
+
+    fn said(service: &Service) -> Vec<(u8, String)> {
+        let all = service.events().since(0);
+        let own = all.iter().filter(|event| event.event == "member_emptied");
+        let said = own.map(|e| {
+            (
+                e.slot.expect("a slot"),
+                e.effect.clone().unwrap_or_default(),
+            )
+        });
+        said.collect()
+    }
+
+    /// A drive that `dd` went over passed for one in sync after the next stop: only files were
+    /// looked at, and only for both copies.
+    #[test]
+    fn members_that_lost_superblocks_are_out_as_far_as_the_level_survives_it() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let (service, paths) = array(&folder);
+        service.put_out_emptied();
+        let out = |service: &Service| {
+            let states = states(service);
+            states
+                .iter()
+                .filter(|state| **state == MemberState::InSync)
+                .count()
+        };
+        assert_eq!(out(&service), 3, "all is well");
+        // What lies at the path is not what the array has.
+        let away = folder.path().join("away");
+        fs::rename(&paths[2], &away).expect("renamed");
+        File::create(&paths[2])
+            .and_then(|f| f.set_len(BYTES))
+            .expect("another file");
+        service.put_out_emptied();
+        assert_eq!(out(&service), 3, "it serves the one that was renamed");
+        fs::rename(&away, &paths[2]).expect("renamed");
+        // Of one the first copy is gone, and the other is left.
+        overwrite(&paths[0], 1 << 20);
+        service.put_out_emptied();
+        assert_ne!(states(&service)[0], MemberState::InSync);
+        overwrite(&paths[1], 1 << 20);
+        service.put_out_emptied();
+        assert_eq!(states(&service)[1], MemberState::InSync);
+        let said = said(&service);
+        assert_eq!(said[0], (0, "put out: what it held may be lost".to_owned()));
+        assert!(
+            said[1].0 == 1 && said[1].1.starts_with("still in service"),
+            "{said:?}"
+        );
+        service.stop("data", false).expect("stopped");
+    }
+
+    #[test]
+    fn a_member_that_was_overwritten_is_out_before_its_array_stops() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let (service, paths) = array(&folder);
+        overwrite(&paths[1], BYTES);
+        service.stop("data", false).expect("stopped");
+        assert_eq!(said(&service).len(), 1);
+        let found = service.scan(&paths);
+        assert_eq!(found[0].members.len(), 2, "nothing of it was written anew");
+    }
+}
