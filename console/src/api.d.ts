@@ -678,7 +678,7 @@ export interface Volume {
   device: string | null;
   extents: number;
   name: string;
-  not_served?: string | null;
+  not_served: string | null;
   size_bytes: number;
   uuid: string;
 }
@@ -698,7 +698,7 @@ export interface VolumeCreated {
   dry_run: boolean;
   extents: number;
   name: string;
-  not_served?: string | null;
+  not_served: string | null;
   size_bytes: number;
   uuid: string;
 }
