@@ -65,12 +65,14 @@ impl Running {
     /// Puts out members that lost their superblocks while they served.
     pub(crate) fn put_out_emptied(&self, events: &EventLog) {
         // One that has failed writes no superblock as it stops.
-        let failed = |status: Status| status.state == ArrayState::Failed;
-        if self.status().is_ok_and(failed) {
+        let serves = |status: &Status| status.state != ArrayState::Failed;
+        let Some(status) = self.status().ok().filter(serves) else {
             return;
-        }
-        let (some, none): (Vec<Emptied>, Vec<Emptied>) =
-            self.emptied().into_iter().partition(|m| m.lacks.is_some());
+        };
+        let (some, none): (Vec<Emptied>, Vec<Emptied>) = self
+            .emptied(&status)
+            .into_iter()
+            .partition(|m| m.lacks.is_some());
         if !none.is_empty() {
             // All at once: superblocks that say that one is out are written to none of the others.
             let devices = none.iter().map(|member| member.device).collect();
@@ -81,7 +83,7 @@ impl Running {
                 return;
             }
         }
-        for member in self.still_lacking(some) {
+        for member in self.still_lacking(&status, some) {
             let may = self.preflight(Command::FailDevice(member.device));
             let out = || {
                 self.command(Command::Emptied(vec![member.device]))
@@ -92,13 +94,13 @@ impl Running {
     }
 
     /// Those that lack the same copy a moment later.
-    fn still_lacking(&self, members: Vec<Emptied>) -> Vec<Emptied> {
+    fn still_lacking(&self, status: &Status, members: Vec<Emptied>) -> Vec<Emptied> {
         if members.is_empty() {
             return members;
         }
         std::thread::sleep(ARRIVAL);
         let first: BTreeSet<_> = members.iter().map(|m| (m.device, m.lacks)).collect();
-        let again = self.emptied().into_iter();
+        let again = self.emptied(status).into_iter();
         again
             .filter(|m| first.contains(&(m.device, m.lacks)))
             .collect()
@@ -123,10 +125,9 @@ impl Running {
     }
 
     /// Members in service that lack superblocks, of those that answer.
-    fn emptied(&self) -> Vec<Emptied> {
+    fn emptied(&self, status: &Status) -> Vec<Emptied> {
         let (found, all) = channel();
         let looked = self.with(|serving| {
-            let status = serving.status_now()?;
             let members = status.members.iter().filter(|m| in_service(m));
             for (slot, device) in members.filter_map(|m: &MemberStatus| Some((m.slot?, m.device?)))
             {

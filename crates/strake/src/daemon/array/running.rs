@@ -909,15 +909,14 @@ impl Running {
             None => Ok(()),
         }
     }
-    /// Slots in service with members that are files, and these files.
-    pub(crate) fn files(&self) -> Result<Vec<(Slot, DeviceId, PathBuf)>, Failure> {
+    /// Members in service that are files.
+    pub(crate) fn files(&self) -> Result<Vec<PathBuf>, Failure> {
         self.with(|s| {
             let status = s.status_now()?;
             let file = |m: &MemberStatus| {
-                let device = m.device?;
-                let path = s.path(device)?;
+                let path = s.path(m.device?)?;
                 let is_file = matches!(sysfs::identity(&path), Ok(Identity::File(..)));
-                Some((m.slot.filter(|_| is_file)?, device, path))
+                (m.slot.is_some() && is_file).then_some(path)
             };
             let served = status.members.iter().filter(|m| in_service(m));
             Ok(served.filter_map(file).collect())

@@ -356,7 +356,7 @@ impl Service {
         for running in self.all_running() {
             running.remember(&self.dir, |_| ());
             let files = running.files().unwrap_or_default();
-            self.remember(files.into_iter().map(|(_, _, path)| path));
+            self.remember(files.into_iter());
         }
     }
 
