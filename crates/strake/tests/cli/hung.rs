@@ -204,6 +204,7 @@ fn the_end_of_the_daemon_does_not_wait_for_the_deadlines_of_a_member_that_hangs(
 fn an_array_with_a_thread_that_hangs_is_unresponsive_and_hides_no_other() {
     let mut rig = Rig::new();
     let (data, other) = (rig.files_called("d", 2), rig.files_called("o", 2));
+    let third = rig.files_called("t", 2);
     rig.start_daemon();
     let none = &["--export", "none"];
     rig.create("data", "1", none, &data).ok();
@@ -211,6 +212,8 @@ fn an_array_with_a_thread_that_hangs_is_unresponsive_and_hides_no_other() {
     let Some(mut holder) = manager::hold(manager::thread(&rig, "strake-data-0")) else {
         return rig::skipped("no thread may be traced here");
     };
+    // The watcher looks at all superblocks two seconds after an array was made.
+    rig.create("third", "1", none, &third).ok();
     let all = within(&rig, 30, &["show"]).json();
     assert_eq!(all[0]["state"], "unresponsive", "{all}");
     assert_eq!(all[0]["members"][1]["device"], data[1].as_str(), "{all}");
@@ -250,7 +253,7 @@ fn an_array_with_a_thread_that_hangs_is_unresponsive_and_hides_no_other() {
     let stop = spawn(&rig, &["stop", "data"]);
     rig.until_state("data", "stopping");
     let list = within(&rig, 30, &["show"]).json();
-    assert_eq!(list.as_array().map(Vec::len), Some(2), "{list}");
+    assert_eq!(list.as_array().map(Vec::len), Some(3), "{list}");
     // It goes on when the one that traces it ends.
     drop(holder.stdin.take());
     holder.wait().expect("it ends");
@@ -259,6 +262,9 @@ fn an_array_with_a_thread_that_hangs_is_unresponsive_and_hides_no_other() {
     assert_eq!(rig.show("data")["state"], "stopped");
     within(&rig, 60, &["start", "data", "--export", "none"]).ok();
     rig.until_state("data", "optimal");
+    let events = rig.events();
+    let is_out = |e: &serde_json::Value| e["event"] == "member_returned";
+    assert!(!events.iter().any(is_out), "it serves them: {events:?}");
     rig.stop_daemon();
 }
 

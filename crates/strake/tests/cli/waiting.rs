@@ -4,7 +4,8 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::rig::{Rig, Run};
+use crate::manager;
+use crate::rig::{self, Rig, Run};
 
 /// A command that goes on while others are given.
 fn begin(rig: &Rig, args: &[&str]) -> Child {
@@ -96,4 +97,32 @@ fn a_job_whose_array_is_stopped_is_not_done() {
             .is_some_and(|w| w.contains("was stopped")),
         "{json}"
     );
+}
+
+/// An array that does not answer shows no job, which was taken for the end of the job.
+#[test]
+fn a_job_whose_array_does_not_answer_is_waited_for() {
+    if !rig::has("python3") {
+        return rig::skipped("python3 is not installed");
+    }
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    slow(&rig, "data", 256);
+    let mut wait = begin(&rig, &["scrub", "data", "start", "--wait"]);
+    rig.until("the scrub", || scrubs(&rig, "data"));
+    let Some(mut holder) = manager::hold(manager::thread(&rig, "strake-data-0")) else {
+        return rig::skipped("no thread may be traced here");
+    };
+    // Each look of it takes as long as one of these.
+    for _ in 0..3 {
+        assert_eq!(rig.show("data")["state"], "unresponsive");
+        assert!(wait.try_wait().expect("a child").is_none(), "{}", rig.log());
+    }
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends");
+    rig.until("the scrub to go on", || scrubs(&rig, "data"));
+    rig.run(&["scrub", "data", "stop"]).ok();
+    let ended = end(wait);
+    assert_eq!(ended.code, 11, "{ended:?}");
+    assert_eq!(ended.json()["ended"], "stopped", "{ended:?}");
 }
