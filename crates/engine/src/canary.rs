@@ -195,6 +195,9 @@ canaries! {
     ListWithoutLimit = "list-without-limit",
     /// A member is kept although its superblock is older than all editions that are remembered.
     ReturnsUnwitnessed = "returns-unwitnessed",
+    /// A member that served on while the array was started from older images of the others is said
+    /// to hold nothing that counts.
+    ApartIsAfresh = "apart-is-afresh",
     /// A Clean region in which blocks are given up is not marked behind.
     CleanNotBehind = "clean-not-behind",
     /// A replay computes parities from what lies in the columns that a write left alone.

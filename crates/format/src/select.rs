@@ -499,7 +499,8 @@ pub enum Returns {
     Kept(Slot),
     /// As any other device: nothing of what it holds counts, and nothing is lost with it.
     Afresh,
-    /// It may hold acknowledged writes that the array lacks: two halves ran apart.
+    /// It may hold acknowledged writes that the array lacks: two halves ran apart, or it served on
+    /// while the array was started from an older image of the others.
     SplitBrain,
 }
 
@@ -512,6 +513,12 @@ pub enum Returns {
 /// table that is an older edition of the array's. A device that was copied long ago, one that the
 /// table has forgotten, and one that was not the last in its slot all fail one of these.
 pub fn returns(own: &Superblock, table: &Superblock) -> Returns {
+    // It served on from what it had; the array went on from an older image of the others, which
+    // therefore do not say whether they saw its table.
+    let went_on = matches!(past(own, table), Past::Other { .. });
+    if own.array == table.array && went_on && is_eligible(own) {
+        return Returns::SplitBrain;
+    }
     if own.array == table.array && history(own, table) == History::Parted {
         // As in `claim`: a member in sync here that its table calls in sync never saw that table.
         let never_saw = |row: &SlotRecord| {

@@ -66,7 +66,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 125] = [
+    pub const ALL: [(Canary, u64); 126] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -169,6 +169,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::ListUndurable), 40000),
         (Canary::Inside(engine::Canary::ListWithoutLimit), 6000),
         (Canary::Inside(engine::Canary::ReturnsUnwitnessed), 20000),
+        (Canary::Inside(engine::Canary::ApartIsAfresh), 6000),
         (Canary::Inside(engine::Canary::CleanNotBehind), 6000),
         (Canary::Inside(engine::Canary::ReplayTrustsRest), 30000),
         (Canary::Inside(engine::Canary::SourcesUnchecked), 6000),

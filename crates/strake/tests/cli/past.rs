@@ -277,3 +277,77 @@ fn the_way_on_that_a_refusal_names_where_all_region_maps_are_gone_brings_the_dat
     rig.until_state("data", "optimal");
     rig.qemu_io("data", IS_B);
 }
+
+/// `add` took it, overwrote the only copy of what was acknowledged, and said "puts it back".
+#[test]
+fn what_a_member_was_acknowledged_alone_is_overwritten_by_force_only() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(2);
+    rig.create("data", "1", NBD, &files).ok();
+    if rig.qemu_io("data", A).is_none() {
+        return;
+    }
+    rig.run(&["stop", "data"]).ok();
+    fs::copy(&files[0], rig.path("copy-of-0")).expect("copied");
+    rig.run(&["start", "data"]).ok();
+    rig.qemu_io("data", B);
+    rig.run(&["stop", "data"]).ok();
+    // Only member 1 has B now, and it is away when the array starts.
+    let away = rig.path("away");
+    fs::rename(&files[1], &away).expect("taken away");
+    fs::copy(rig.path("copy-of-0"), &files[0]).expect("put back");
+    assert_eq!(rig.run(&["start", "data"]).code, 5);
+    fs::rename(&away, &files[1]).expect("there again");
+    let force = format!("strake add --force data {}", files[1]);
+    assert!(said(&rig, "member_returned", "effect", &force));
+    for args in [
+        &["add", "data", &files[1]][..],
+        &["add", "data", &files[1], "--dry-run"],
+        &["replace", "data", "1", &files[1]],
+    ] {
+        rig.run(args).refused(4, "split-brain");
+    }
+    rig.run(&["stop", "data"]).ok();
+    // What B was written to has it still.
+    fs::rename(&files[0], rig.path("older")).expect("taken away");
+    assert_eq!(rig.run(&["start", "data"]).code, 5);
+    rig.qemu_io("data", IS_B);
+    rig.run(&["stop", "data"]).ok();
+    rig.stop_daemon();
+}
+
+#[test]
+fn by_force_a_member_that_went_on_apart_is_rebuilt() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(3);
+    rig.create("data", "5", NBD, &files).ok();
+    if rig.qemu_io("data", A).is_none() {
+        return;
+    }
+    rig.run(&["stop", "data"]).ok();
+    let copy = |n: usize| rig.path(&format!("copy-of-{n}"));
+    for n in [0, 1] {
+        fs::copy(&files[n], copy(n)).expect("copied");
+    }
+    rig.run(&["start", "data"]).ok();
+    rig.qemu_io("data", B);
+    rig.run(&["stop", "data"]).ok();
+    let away = rig.path("away");
+    fs::rename(&files[2], &away).expect("taken away");
+    for n in [0, 1] {
+        fs::copy(copy(n), &files[n]).expect("put back");
+    }
+    assert_eq!(rig.run(&["start", "data"]).code, 5);
+    fs::rename(&away, &files[2]).expect("there again");
+    let restripe = &["restripe", "data", "--level", "6", &files[2]];
+    rig.run(restripe).refused(4, "split-brain");
+    rig.run(&["add", "data", &files[2]])
+        .refused(4, "split-brain");
+    rig.run(&["add", "--force", "--yes", "data", &files[2]])
+        .ok();
+    rig.until_state("data", "optimal");
+    rig.qemu_io("data", &["read -P 0xaa 0 8M"]);
+    rig.stop_daemon();
+}

@@ -66,6 +66,9 @@ pub(crate) fn keeps(cause: OutCause) -> bool {
 
 /// How a member may come back.
 pub(crate) fn comes_back(own: &Superblock, table: &Superblock) -> Returns {
+    if hit(Canary::ApartIsAfresh) && matches!(past(own, table), Past::Other { .. }) {
+        return Returns::Afresh;
+    }
     let forgotten = own.epoch < table.epoch && table.edition_of(own.epoch).is_none();
     if !forgotten || !hit(Canary::ReturnsUnwitnessed) {
         return returns(own, table);

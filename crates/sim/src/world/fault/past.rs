@@ -17,6 +17,9 @@
 //! * drives that are *found empty* while the array serves: the array hears of it, and once it has
 //!   released the drive, all of it is zeros, or all of its data.
 //!
+//! * members that went on *apart*: the array is started from older images of the others, while what
+//!   was acknowledged last lies on these alone (`life::comeback`). Each is refused by that name.
+//!
 //! Such a drive counts as lost until it is another member. The oracle judges: whatever is read from
 //! it, and redundancy that rests on it, is wrong. What is more, it is never taken back as the
 //! member that was away.
@@ -64,6 +67,8 @@ pub struct Pasts {
     hollow: BTreeSet<usize>,
     live: Live,
     found_empty: FoundEmpty,
+    /// Drives that alone hold what was acknowledged last.
+    apart: BTreeSet<usize>,
 }
 
 /// Images that were taken while the array serves.
@@ -105,7 +110,13 @@ impl Pasts {
                 chance: Prng::new(seed ^ 1, Purpose::Past),
                 devices: BTreeSet::new(),
             },
+            apart: BTreeSet::new(),
         }
+    }
+
+    /// By chance: two parts are parted by images of one of them.
+    pub(crate) fn parts_by_images(&mut self) -> bool {
+        self.chance.percent(50)
     }
 
     /// The drive holds something that is not what its member held last.
@@ -183,6 +194,26 @@ impl World {
             sealed: self.pasts.sealed[drive],
             bytes: self.drives[drive].ssd.bytes().to_vec(),
         })
+    }
+
+    /// While nothing runs: these drives are what they were in older images, and all that was
+    /// acknowledged since lies on the others alone.
+    pub(crate) fn go_apart(&mut self, images: Vec<(usize, Vec<u8>)>, others: &[usize]) {
+        for (drive, bytes) in images {
+            self.drives[drive].ssd.rot(0, &bytes);
+            self.drives[drive].ssd.faults.latent.clear();
+            self.metadata.forget(drive);
+            self.stats.older_images += 1;
+        }
+        self.pasts.apart.extend(others);
+        self.note(format!(
+            "what was acknowledged last lies on {others:?} alone"
+        ));
+    }
+
+    /// They are given up.
+    pub(crate) fn are_given_up(&mut self) {
+        self.pasts.apart.clear();
     }
 
     /// While the array serves: now and then all that a member holds is noted.
@@ -432,6 +463,12 @@ impl World {
         result: &Result<Changed, CommandError>,
     ) -> SimResult {
         let drive = self.drive_of(device);
+        if self.pasts.apart.contains(&drive) && *result != Err(CommandError::SplitBrain) {
+            return self.failure(format!(
+                "drive {drive} alone holds what was acknowledged last, and that is not said: \
+                 {result:?}"
+            ));
+        }
         match result {
             Ok(_) if self.pasts.is_strange(drive) => self.failure(format!(
                 "drive {drive} is of another past, and is taken back"

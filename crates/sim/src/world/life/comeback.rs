@@ -461,6 +461,9 @@ impl World {
             halves[0].extend(&members[..cut]);
             halves[1].extend(&members[cut..]);
         }
+        if self.pasts.parts_by_images() {
+            return self.go_back(halves);
+        }
         let before = self.oracle.clone();
         let mut pasts = Vec::new();
         for half in &halves {
@@ -483,6 +486,29 @@ impl World {
         let kept = self.chance.faults.index(2);
         self.oracle = pasts.swap_remove(kept);
         self.keep_only(&halves[kept]);
+        self.start_again()
+    }
+
+    /// The array goes on, and then one part of it is what it was before, and is started alone. The
+    /// other part holds what was acknowledged since, and is not taken for something else.
+    fn go_back(&mut self, [older, apart]: [Vec<usize>; 2]) -> SimResult<LifeOutcome> {
+        let image = |&drive: &usize| (drive, self.drives[drive].ssd.bytes().to_vec());
+        let images: Vec<(usize, Vec<u8>)> = older.iter().map(image).collect();
+        let before = self.oracle.clone();
+        self.live_alone(&[&older[..], &apart[..]].concat())?;
+        self.go_apart(images, &apart);
+        self.oracle = before;
+        self.show_only(&older);
+        self.launch()?;
+        self.wait("the older part starts", |world| world.serves())?;
+        for drive in apart {
+            if let Some(id) = self.offer(drive) {
+                self.wait("the answer", |world| world.answer_to(id).is_some())?;
+            }
+        }
+        self.stop()?;
+        self.are_given_up();
+        self.keep_only(&older);
         self.start_again()
     }
 

@@ -564,10 +564,7 @@ impl Service {
         self.none_in_service(std::slice::from_ref(&path))?;
         let wipe = safety::check(std::slice::from_ref(&path), permit)?;
         own?;
-        if back == Returns::SplitBrain && !request.force {
-            let cure = format!("strake add --force {name} {shown} overwrites what it holds");
-            return Err(Failure::from(CommandError::SplitBrain).cure(cure));
-        }
+        not_apart(back, &path, request.force)?;
         if !kept {
             may_take(&running, &path, slot)?;
         }
@@ -878,6 +875,16 @@ pub(super) fn take_in(
             (None, None) => Command::Add(new),
         }
     })
+}
+
+/// Refuses a device that may hold acknowledged writes that the array lacks, unless they may go.
+pub(super) fn not_apart(back: Returns, path: &Path, force: bool) -> Result<(), Failure> {
+    if back != Returns::SplitBrain || force {
+        return Ok(());
+    }
+    let cure = "the same with --force overwrites what it holds";
+    let failure = Failure::from(CommandError::SplitBrain).about(path.display());
+    Err(failure.cure(cure))
 }
 
 /// The superblock of a device that carries one of this array.

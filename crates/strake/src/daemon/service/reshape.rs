@@ -10,7 +10,7 @@ use strake_engine::event::{
     Changed, Command, CommandError, DataShape, DeviceInfo, Fewer, NewDevice, NewShape,
 };
 use strake_engine::limits::{self, Joining};
-use strake_format::{Level, MemberUuid, Superblock};
+use strake_format::{Level, MemberUuid, Superblock, returns};
 use strake_runtime::Device;
 
 use crate::api::{GrowRequest, OutcomeJson, RestripeRequest};
@@ -19,7 +19,9 @@ use crate::common::errors::{Code, Failure};
 use crate::common::size;
 use crate::daemon::array::links;
 use crate::daemon::array::running::Running;
-use crate::daemon::service::{Service, carry_out, joining_notes, outcome, own_superblock};
+use crate::daemon::service::{
+    Service, carry_out, joining_notes, not_apart, outcome, own_superblock,
+};
 use crate::drives::make;
 use crate::drives::notes;
 use crate::drives::safety;
@@ -185,6 +187,9 @@ impl Service {
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
         for path in &paths {
             running.not_joined(path)?;
+            if let Ok(Some(own)) = own_superblock(path, running.uuid) {
+                not_apart(returns(&own, &now), path, request.force)?;
+            }
         }
         let permit = Permit {
             force: request.force,

@@ -46,7 +46,7 @@ use crate::daemon::service::Service;
 use crate::daemon::service::watched::missing::Missing;
 use crate::daemon::tasks::Tasks;
 use crate::daemon::watch::late::Late;
-use crate::drives::find::{FoundArray, Readiness};
+use crate::drives::find::{FoundArray, FoundMember, Readiness};
 use crate::drives::machine::sysfs;
 use crate::drives::machine::sysfs::Identity;
 use crate::settings::degraded;
@@ -206,6 +206,19 @@ fn why_not(running: &Running, image: &MemberImage) -> String {
             format!("without its superblock at byte {offset}, and perhaps without its content")
         }
         (Past::Last, None) => lack.map_or_else(|| "stale".to_owned(), |lack| older(&lack, image)),
+    }
+}
+
+/// How a device that is not taken back by itself gets into the array.
+fn back_by(running: &Running, member: &FoundMember) -> String {
+    let (name, path) = (running.name(), member.path.display());
+    let table = running.status().map(|status| status.superblock);
+    match table.map(|table| returns(&member.image.superblock, &table)) {
+        Ok(Returns::SplitBrain) => format!(
+            ", not used: it may hold writes that the array lacks; strake add --force {name} {path} \
+             overwrites them"
+        ),
+        _ => format!(", not used; strake add {name} {path} puts it back"),
     }
 }
 
@@ -610,11 +623,7 @@ fn take_returned(service: &Service, array: &FoundArray, patient: bool) -> Return
         let path = member.path.display();
         let twice = running.not_in_service(&member.path, &member.image.superblock);
         let effect = match twice.and(others.map_or(Ok(()), Err)) {
-            Ok(()) => format!(
-                "{}, not used; strake add {} {path} puts it back",
-                why_not(&running, &member.image),
-                running.name()
-            ),
+            Ok(()) => why_not(&running, &member.image) + &back_by(&running, member),
             Err(failure) => format!("not used: {}", failure.found),
         };
         service.events().note(Happened {
