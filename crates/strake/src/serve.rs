@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -179,7 +179,7 @@ async fn gone(home: &Arc<Mutex<Home>>, rounds: &mut Rounds) -> Result<UnixListen
 
 /// What is done from time to time.
 fn work(service: &Arc<Service>, tasks: &mut JoinSet<()>) {
-    let work: [(_, Work, _); 6] = [
+    let work: [(_, Work, _); 5] = [
         (
             health::PERIOD_NEW,
             |service| service.ask_new_drives(),
@@ -201,32 +201,49 @@ fn work(service: &Arc<Service>, tasks: &mut JoinSet<()>) {
             "spares from pools",
         ),
         (
-            emptied::PERIOD,
-            |service| service.put_out_emptied(),
-            "members that lost their superblocks",
-        ),
-        (
             volumes::PERIOD,
             |service| service.serve_volumes(),
             "volumes that are tried again",
         ),
     ];
-    for (period, work, task) in work {
-        let again = again(Arc::clone(service), period, work, task);
+    let mut begin = |period, sooner, work, task| {
+        let again = again(Arc::clone(service), (period, sooner), work, task);
         tasks.spawn(rounds::told(task, Arc::clone(service.events()), again));
+    };
+    for (period, work, task) in work {
+        begin(period, None, work, task);
     }
+    begin(
+        emptied::PERIOD,
+        Some(Service::doubts),
+        |service| service.put_out_emptied(),
+        "members that lost their superblocks",
+    );
 }
 
 /// What is done from time to time, and may block.
 type Work = fn(&Arc<Service>);
+/// What has it done before its time.
+type Sooner = fn(&Service) -> &Notify;
 
 /// Does it, for ever.
-async fn again(service: Arc<Service>, period: Duration, work: Work, task: &'static str) {
+async fn again(
+    service: Arc<Service>,
+    (period, sooner): (Duration, Option<Sooner>),
+    work: Work,
+    task: &'static str,
+) {
     let mut rounds = Rounds::new(task, Arc::clone(service.events()));
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        match sooner {
+            None => drop(ticks.tick().await),
+            Some(sooner) => tokio::select! {
+                _ = ticks.tick() => {}
+                () = sooner(&service).notified() => {}
+            },
+        }
         let service = Arc::clone(&service);
         rounds.blocking(move || work(&service)).await;
     }
@@ -267,7 +284,10 @@ async fn watch(mut watcher: Watcher, first: oneshot::Sender<()>) {
             tokio::select! {
                 () = tokio::time::sleep_until(until.into()) => break,
                 // It does not wait for what an event has announced, nor the other way round.
-                () = uevents.block_device() => break,
+                () = uevents.block_device() => {
+                    watcher.doubt();
+                    break;
+                }
                 // A member file may have come, of which the kernel does not tell.
                 () = events.news() => {
                     announced.get_or_insert(Instant::now() + watch::PERIOD);

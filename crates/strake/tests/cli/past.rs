@@ -2,6 +2,7 @@
 //! copy of the superblock, on real files.
 
 use std::fs::{self, File, OpenOptions};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -348,6 +349,33 @@ fn by_force_a_member_that_went_on_apart_is_rebuilt() {
     rig.run(&["add", "--force", "--yes", "data", &files[2]])
         .ok();
     rig.until_state("data", "optimal");
+    rig.qemu_io("data", &["read -P 0xaa 0 8M"]);
+    rig.stop_daemon();
+}
+
+/// A look a minute, or a stop, found it; what was read until then were zeros.
+#[test]
+fn a_member_cut_short_and_made_as_long_again_while_it_serves_is_out_within_seconds() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    rig.create("data", "6", NBD, &files).ok();
+    if rig.qemu_io("data", A).is_none() {
+        return;
+    }
+    // The first look after a change notes how much room the files take.
+    std::thread::sleep(Duration::from_secs(5));
+    let length = fs::metadata(&files[1]).expect("there").len();
+    resize(&files[1], 1 << 20);
+    resize(&files[1], length);
+    let cut = Instant::now();
+    rig.until_state("data", "degraded");
+    assert!(
+        cut.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        cut.elapsed()
+    );
+    assert!(said(&rig, "member_out", "cause", "emptied"));
     rig.qemu_io("data", &["read -P 0xaa 0 8M"]);
     rig.stop_daemon();
 }

@@ -32,6 +32,7 @@ use strake_engine::event::{
 use strake_engine::limits::Joining;
 use strake_format::{ArrayUuid, MemberUuid, Returns, Slot, SlotState, Superblock, returns};
 use strake_runtime::{Device, MemberImage, OpenMode};
+use tokio::sync::Notify;
 
 use crate::api::*;
 use crate::common::absolute;
@@ -96,6 +97,7 @@ pub(crate) struct Service {
     stopped: Mutex<BTreeSet<ArrayUuid>>,
     /// Devices on which the kernel still had I/O when their array was stopped.
     left_behind: Mutex<BTreeSet<PathBuf>>,
+    doubts: Notify,
 }
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -150,6 +152,7 @@ impl Service {
             running: Mutex::default(),
             stopped: Mutex::default(),
             left_behind: Mutex::default(),
+            doubts: Notify::new(),
         }
     }
 
@@ -160,6 +163,10 @@ impl Service {
     /// What happens.
     pub(crate) fn events(&self) -> &Arc<EventLog> {
         &self.events
+    }
+    /// Something happened to devices: members may have lost what they held.
+    pub(crate) fn doubts(&self) -> &Notify {
+        &self.doubts
     }
     /// Where devices are looked at that may hang.
     pub(crate) fn looks(&self) -> &Looks {

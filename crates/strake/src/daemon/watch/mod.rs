@@ -30,6 +30,7 @@ pub(crate) mod late;
 pub(crate) mod uevents;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,6 +65,8 @@ pub(crate) struct Watcher {
     /// For arrays that have no rule of their own.
     degraded: Rule,
     seen: Vec<(PathBuf, Identity, u64)>,
+    /// How much room files took at the last look.
+    room: BTreeMap<Identity, u64>,
     waiting: BTreeMap<ArrayUuid, Waiting>,
     starting: Tasks<Tried>,
     /// Whether arrays were told the sizes of their devices.
@@ -170,13 +173,14 @@ fn is_used(code: Code) -> bool {
     )
 }
 
-fn size_of(path: &Path, id: Identity) -> u64 {
+/// How large it is, and how much room a file takes.
+fn size_of(path: &Path, id: Identity) -> (u64, u64) {
     match id {
-        Identity::File(..) => std::fs::metadata(path).map_or(0, |m| m.len()),
+        Identity::File(..) => std::fs::metadata(path).map_or((0, 0), |m| (m.len(), m.blocks())),
         Identity::Block(rdev) => {
             let size = format!("/sys/dev/block/{}/size", sysfs::dev_text(rdev));
             let text = std::fs::read_to_string(size).unwrap_or_default();
-            text.trim().parse::<u64>().unwrap_or(0) * 512
+            (text.trim().parse::<u64>().unwrap_or(0) * 512, 0)
         }
     }
 }
@@ -246,6 +250,7 @@ impl Watcher {
             service,
             degraded,
             seen: Vec::new(),
+            room: BTreeMap::new(),
             waiting: BTreeMap::new(),
             starting: Tasks::new("start", &events),
             sizing: Tasks::new("size", &events),
@@ -349,14 +354,30 @@ impl Watcher {
     }
 
     /// The candidates, as far as a look at them reads nothing.
-    fn fingerprint(&self) -> Vec<(PathBuf, Identity, u64)> {
-        let candidate = |path: PathBuf| {
-            let id = sysfs::identity(&path).ok()?;
-            let size = size_of(&path, id);
-            Some((path, id, size))
-        };
-        let paths = self.service.paths().into_iter();
-        paths.filter_map(candidate).collect()
+    /// A file that was cut short and made as long again between two looks takes less room; so does
+    /// one of which the array gave some back, which costs a look at its superblocks.
+    fn fingerprint(&mut self) -> Vec<(PathBuf, Identity, u64)> {
+        let mut seen = Vec::new();
+        let mut room = BTreeMap::new();
+        for path in self.service.paths() {
+            let Ok(id) = sysfs::identity(&path) else {
+                continue;
+            };
+            let (size, takes) = size_of(&path, id);
+            room.insert(id, takes);
+            seen.push((path, id, size));
+        }
+        let before = std::mem::replace(&mut self.room, room);
+        let shrank = |(id, takes): (&Identity, &u64)| before.get(id).is_some_and(|was| takes < was);
+        if self.room.iter().any(shrank) {
+            self.doubt();
+        }
+        seen
+    }
+
+    /// Something happened to devices: members in service are looked at.
+    pub(crate) fn doubt(&self) {
+        self.service.doubts().notify_one();
     }
 
     fn look_at_drives(&mut self, now: Instant) {
@@ -372,6 +393,9 @@ impl Watcher {
         self.settle(now);
         let again = std::mem::take(&mut self.again);
         self.resized |= fingerprint != self.seen;
+        if self.resized {
+            self.doubt();
+        }
         if std::mem::take(&mut self.resized) {
             self.follow_sizes();
         }
