@@ -5,8 +5,8 @@
 //!
 //! Invariant: an array is refused before anything is written if its buffers, with those of the
 //! arrays that are served already, exceed a bound. A bound that the system does not tell bounds
-//! nothing. Deliberately absent: overcommitting on purpose; buffers are used in full sooner or
-//! later.
+//! nothing. A client of an array is refused where it would take what the rest of the process needs.
+//! Deliberately absent: overcommitting on purpose; buffers are used in full sooner or later.
 
 pub(crate) mod budget;
 pub(crate) mod buffers;
@@ -19,7 +19,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::error::ServeError;
 
-/// Bytes that arrays of this process have reserved.
+/// Bytes that arrays of this process, and their clients, have reserved.
 static RESERVED: AtomicU64 = AtomicU64::new(0);
 
 /// A reservation; dropping it gives it back.
@@ -57,6 +57,22 @@ pub(crate) fn reserve(bytes: u64) -> Result<Reserved, ServeError> {
     let free: Vec<Bound> = free.into_iter().flatten().collect();
     // What others have reserved and use is not in there any more.
     fits(bytes, 0, &free)?;
+    Ok(reserved)
+}
+
+/// The part of what bounds this process that clients leave to all else that it does.
+const NOT_FOR_CLIENTS: u64 = 4;
+
+/// Reserves memory for a client that connects. Arrays, and what commands need, come first.
+pub(crate) fn reserve_for_client(bytes: u64) -> Result<Reserved, ServeError> {
+    let left = |bound: Bound| Bound {
+        bytes: bound.bytes - bound.bytes / NOT_FOR_CLIENTS,
+        ..bound
+    };
+    let others = RESERVED.fetch_add(bytes, Ordering::Relaxed);
+    let reserved = Reserved(bytes);
+    let bounds: Vec<Bound> = bounds().into_iter().map(left).collect();
+    fits(bytes, others, &bounds)?;
     Ok(reserved)
 }
 

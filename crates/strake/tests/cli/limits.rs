@@ -205,3 +205,103 @@ fn an_array_that_this_process_could_not_serve_is_refused_before_anything_is_writ
         assert_eq!(rig.run(&["show", "a"]).code, 3, "{limit}");
     }
 }
+
+/// A memory cgroup with so many bytes; None where this user or this machine cannot make one.
+struct Cgroup(std::path::PathBuf);
+
+impl Cgroup {
+    fn new(rig: &Rig, bytes: u64) -> Option<Cgroup> {
+        let name = rig.dir().parent()?.file_name()?.to_owned();
+        let kinds = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+        ];
+        kinds.into_iter().find_map(|(root, limit)| {
+            let cgroup = Cgroup(Path::new(root).join(&name));
+            fs::create_dir(&cgroup.0).ok()?;
+            let limited = cgroup.0.join(limit);
+            let file = fs::OpenOptions::new().write(true).open(limited);
+            let written = file.and_then(|mut file| file.write_all(bytes.to_string().as_bytes()));
+            written.ok().map(|()| cgroup)
+        })
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let give_up = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while fs::remove_dir(&self.0).is_err() && std::time::Instant::now() < give_up {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    }
+}
+
+/// Connects many times, asks each time for more than its connection's memory, and reads nothing.
+const READS_NOTHING: &str = r#"
+import socket, struct, sys
+kept = []
+for path in sys.argv[1:]:
+    for n in range(31):
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(5)
+        try:
+            client.connect(path)
+            client.recv(18)
+            client.sendall(struct.pack(">I", 3) + b"IHAVEOPT" + struct.pack(">II", 1, 0))
+            client.recv(10)
+            for k in range(40):
+                at = (k % 40) << 20
+                client.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 0, k, at, 1 << 20))
+        except OSError:
+            pass
+        kept.append(client)
+print("connected", flush=True)
+sys.stdin.read()
+"#;
+
+/// The kernel ended the daemon, and with it all arrays.
+#[test]
+fn clients_of_one_array_do_not_take_the_memory_of_all() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    if !rig::has("python3") {
+        return rig::skipped("python3 is not installed");
+    }
+    let mut rig = Rig::new();
+    let Some(cgroup) = Cgroup::new(&rig, 512 << 20) else {
+        return rig::skipped("no memory cgroup can be made here");
+    };
+    let procs = cgroup.0.join("cgroup.procs").display().to_string();
+    let enter = format!("echo $$ > {procs} && exec \"$@\"");
+    rig.start_daemon_by(&["sh", "-c", &enter, "sh"], &[]);
+    let (a, b) = (rig.files_called("a", 3), rig.files_called("b", 3));
+    rig.create("a", "5", &["--export", "nbd"], &a).ok();
+    rig.create("b", "5", &["--export", "nbd"], &b).ok();
+    let mut clients = Command::new("python3")
+        .args(["-c", READS_NOTHING])
+        .args([rig.nbd("a"), rig.nbd("b")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 runs");
+    let mut said = String::new();
+    let out = clients.stdout.take().expect("piped");
+    BufReader::new(out).read_line(&mut said).expect("it speaks");
+    rig.until("a client to be refused", || {
+        rig.log().contains("an NBD client is refused")
+    });
+    for name in ["a", "b"] {
+        assert_eq!(rig.show(name)["state"], "optimal", "{}", rig.log());
+    }
+    drop(clients.stdin.take());
+    clients.wait().expect("it ends");
+    rig.until("clients to be taken again", || {
+        let uri = format!("nbd+unix:///?socket={}", rig.nbd("a").display());
+        let read = Command::new("qemu-io")
+            .args(["-f", "raw", "-c", "read 0 4k", &uri])
+            .output();
+        read.map_or(true, |read| read.status.success())
+    });
+    rig.stop_daemon();
+    drop(cgroup);
+}

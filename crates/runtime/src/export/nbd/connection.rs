@@ -37,6 +37,7 @@ use super::negotiate::{Agreed, broken, negotiate, skip};
 use super::wire::{self, Chunk, CommandKind, ErrorCode, Request};
 use crate::export::{InFlight, Place, Target};
 use crate::mail::{Answer, Mail, Peers};
+use crate::memory;
 use crate::memory::buffers::Share;
 
 /// Largest engine request.
@@ -61,6 +62,15 @@ pub(super) fn serve(
     let mut hurried = Hurried::new(stream, NEGOTIATION);
     let Some((agreed, last)) = negotiate(&mut hurried, target)? else {
         return Ok(());
+    };
+    let bytes = STOCK.map(|(bytes, count)| (bytes * count) as u64);
+    let _reserved = match memory::reserve_for_client(bytes.iter().sum()) {
+        Ok(reserved) => reserved,
+        Err(error) => {
+            let (array, client) = (&target.name, super::client_of(stream));
+            tracing::warn!(array, client, %error, "an NBD client is refused");
+            return Ok(());
+        }
     };
     if !has_agreed() {
         return Ok(());
