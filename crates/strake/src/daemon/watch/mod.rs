@@ -39,6 +39,7 @@ use strake_format::{ArrayUuid, MemberUuid, Past, Returns, past, returns};
 use strake_runtime::MemberImage;
 
 use crate::common::errors::{Code, Failure};
+use crate::common::quoted;
 use crate::daemon::array::running::Running;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::rounds::Rounds;
@@ -607,20 +608,20 @@ fn take_returned(service: &Service, array: &FoundArray, patient: bool) -> Return
                 others = Some(failure).filter(|failure| is_used(failure.code));
             }
         }
-        let path = member.path.display();
         let twice = running.not_in_service(&member.path, &member.image.superblock);
         let effect = match twice.and(others.map_or(Ok(()), Err)) {
             Ok(()) => format!(
-                "{}, not used; strake add {} {path} puts it back",
+                "{}, not used; strake add {} {} puts it back",
                 why_not(&running, &member.image),
-                running.name()
+                running.name(),
+                quoted(&member.path)
             ),
             Err(failure) => format!("not used: {}", failure.found),
         };
         service.events().note(Happened {
             array: Some(running.name().to_string()),
             event: "member_returned",
-            device: Some(path.to_string()),
+            device: Some(member.path.display().to_string()),
             effect: Some(effect),
             ..Happened::default()
         });
