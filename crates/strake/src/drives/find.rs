@@ -280,7 +280,7 @@ impl FoundArray {
         Some(format!(
             "{shown} knows a newer state: bring the other members as they were then; or, to give \
              that up: strake start {name} {paths} serves the older state, and strake drive clean \
-             {wiped} then makes it the only one"
+             {wiped} makes it the only one, before the next start: that may take both for one"
         ))
     }
 
