@@ -50,6 +50,7 @@ export interface Array {
   carved: boolean;
   daemon: boolean;
   degraded_start: string;
+  destroyed: string | null;
   device: string | null;
   epoch: number;
   export: Export | null;
@@ -82,6 +83,7 @@ export interface Array {
   volume_unit_bytes: number | null;
   volumes: Volume[];
   write_hole: string;
+  would_wipe?: string[];
 }
 
 export interface Backup {

@@ -45,6 +45,7 @@ function StatusLabel({ status, text }: { status: Status; text: string }) {
  */
 export function condition(array: ArrayInfo): string {
   if (array.not_found) return "not_found";
+  if (array.destroyed) return "destroyed";
   return array.state === "stopped" && array.startable === false ? "incomplete" : array.state;
 }
 

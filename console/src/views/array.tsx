@@ -156,10 +156,13 @@ function Head({ array, onAct }: { array: ArrayInfo; onAct: (act: Act) => void })
   // What has no drive can be neither started nor wiped.
   const items: Act[] = array.not_found
     ? ["forget"]
-    : stopped
-      ? ["rename", "destroy"]
-      : ["add", "restripe", "grow", "init", "rename", "stop"];
-  const main: Act | undefined = array.not_found ? undefined : stopped ? "start" : "scrub";
+    : array.destroyed
+      ? ["destroy"]
+      : stopped
+        ? ["rename", "destroy"]
+        : ["add", "restripe", "grow", "init", "rename", "stop"];
+  const served = stopped ? "start" : "scrub";
+  const main: Act | undefined = array.not_found || array.destroyed ? undefined : served;
   return (
     <>
       <div className="row">
@@ -279,6 +282,11 @@ function Notices({ array }: { array: ArrayInfo }) {
       {condition(array) === "incomplete" && (
         <Alert component="p" variant="warning" isInline title={t("notice.incomplete")}>
           {t("notice.incomplete.more", { name })}
+        </Alert>
+      )}
+      {array.destroyed && (
+        <Alert component="p" variant="warning" isInline title={t("notice.destroyed")}>
+          {t("notice.destroyed.more", { date: array.destroyed, uuid: array.uuid })}
         </Alert>
       )}
       {array.unreadable_bytes > 0 && (

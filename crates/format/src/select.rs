@@ -218,7 +218,11 @@ pub fn past(own: &Superblock, table: &Superblock) -> Past {
         .or(filled(own.member).map(|r| r.known));
     let (known, has) = (known.unwrap_or_default(), own.generation);
     let first = Generation(known.heard.0 + u64::from(known.gap));
-    if has < known.heard {
+    // In one history neither number falls, so an older epoch with as new a generation is of another.
+    if row.is_some() && own.epoch < table.epoch && has >= table.generation {
+        let first = table.generation;
+        Past::Other { has, first }
+    } else if has < known.heard {
         let heard = known.heard;
         Past::Older { has, heard }
     } else if known.gap > 0 && has >= first {

@@ -34,6 +34,7 @@ mod view;
 
 pub use http::routes::without_changes as api_without_changes;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -100,7 +101,8 @@ fn name_behind_add(said: &str, devices: &[String]) -> Failure {
         }
         _ => (format!("{} as a device", devices.concat()), "NAME", devices),
     };
-    let devices = devices.join(" ");
+    let devices: Vec<PathBuf> = devices.iter().map(PathBuf::from).collect();
+    let devices = common::all_quoted(&devices);
     let cure = format!(
         "put NAME first: strake restripe {name} --add {devices}, or behind --: strake restripe \
          --add {devices} -- {name}"

@@ -21,6 +21,14 @@ pub(crate) struct ArrayJson {
     /// Of a stopped array: whether enough members were found to start it; `null` of others.
     #[serde(default)]
     pub(crate) startable: Option<bool>,
+    /// Of a stopped array: when it was destroyed on this machine, while members were away that are
+    /// found now. It is not started but with force, whatever else is said of it.
+    #[serde(default)]
+    pub(crate) destroyed: Option<String>,
+    /// Of the dry run of a start with force: what the start would wipe off members, each with its
+    /// device.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) would_wipe: Vec<String>,
     /// Of a stopped array that was served here: no member of it is found, so its level and size are
     /// not known.
     #[serde(default)]

@@ -229,16 +229,24 @@ pub(crate) fn confirm_force<T>(
     }
 }
 
-/// The same for a start that takes in members that may have lost their content, because too few are
-/// left without them. `check` rehearses the start, with `--force` or without.
-pub(crate) fn confirm_emptied<T>(
+/// The same for a start that wipes what lies over members, or takes in members that may have lost
+/// their content, because too few are left without them. `check` rehearses the start, with
+/// `--force` or without, and answers what would be wiped.
+pub(crate) fn confirm_start(
     yes: bool,
     name: &str,
-    check: impl Fn(bool) -> Result<T, Failure>,
+    check: impl Fn(bool) -> Result<Vec<String>, Failure>,
 ) -> Result<(), Failure> {
-    if yes || check(true).is_err() {
-        // What is refused with it is refused by the start itself.
+    if yes {
         return Ok(());
+    }
+    // What is refused with it is refused by the start itself.
+    let Ok(wiped) = check(true) else {
+        return Ok(());
+    };
+    if !wiped.is_empty() {
+        let what = format!("strake start --force {name} {}", would_wipe(&wiped));
+        confirm(false, &what)?;
     }
     match check(false) {
         Err(failure) if failure.code == Code::MembersEmptied => confirm(
@@ -250,6 +258,19 @@ pub(crate) fn confirm_emptied<T>(
             ),
         ),
         _ => Ok(()),
+    }
+}
+
+/// What a start would wipe off members, in words.
+pub(crate) fn would_wipe(wiped: &[String]) -> String {
+    format!("would wipe partition tables: {}", wiped.join("; "))
+}
+
+/// What a dry run of a start answers.
+pub(crate) fn would_start(state: &str, wiped: &[String]) -> String {
+    match wiped {
+        [] => format!("start ({state})"),
+        wiped => format!("start ({state}), and {}", would_wipe(wiped)),
     }
 }
 

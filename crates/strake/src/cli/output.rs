@@ -91,7 +91,7 @@ fn slot_text(slot: Option<u8>) -> String {
 /// How good the state of an array is.
 fn mood(array: &ArrayJson) -> Mood {
     match array.startable {
-        Some(false) => Mood::Worst,
+        Some(false) if array.destroyed.is_none() => Mood::Worst,
         _ => Mood::of_state(&array.state),
     }
 }
@@ -137,9 +137,10 @@ pub(crate) fn arrays(all: &[ArrayJson], paint: Paint) -> String {
             .iter()
             .filter(|m| m.state == "in_sync")
             .count();
-        let state = match array.not_found {
-            true => "missing".to_owned(),
-            false => array.state.clone(),
+        let state = match (array.not_found, &array.destroyed) {
+            (true, _) => "missing".to_owned(),
+            (false, Some(_)) => "destroyed".to_owned(),
+            (false, None) => array.state.clone(),
         };
         let cells = vec![
             array.name.clone(),
@@ -161,6 +162,9 @@ pub(crate) fn arrays(all: &[ArrayJson], paint: Paint) -> String {
     for array in all.iter().filter(|array| array.not_found) {
         text.push_str(&shown(&missing(array), '\n'));
     }
+    for array in all {
+        text.push_str(&shown(&destroyed(array), '\n'));
+    }
     text + &alerts_failing(all.iter(), paint)
 }
 
@@ -170,6 +174,30 @@ fn missing(array: &ArrayJson) -> String {
     format!(
         "{name}: none of its members is found; strake forget {name}, if they are not to come back\n"
     )
+}
+
+/// What a user can do about what is left of a destroyed array; nothing of others.
+fn destroyed(array: &ArrayJson) -> String {
+    match &array.destroyed {
+        None => String::new(),
+        Some(date) => format!(
+            "{}: destroyed here on {date}: {}\n",
+            array.name,
+            destroyed_cure(&array.uuid)
+        ),
+    }
+}
+
+pub(crate) fn destroyed_cure(uuid: &str) -> String {
+    format!("strake destroy {uuid} wipes what is left, strake start --force {uuid} takes it back")
+}
+
+/// Why a stopped array cannot be started.
+pub(crate) fn too_few(array: &ArrayJson) -> &'static str {
+    match array.set_aside.is_empty() {
+        true => "too few members found to start it",
+        false => "too few of the members found can be used to start it",
+    }
 }
 
 /// How an array's drives wear.
@@ -392,8 +420,10 @@ fn summary(a: &ArrayJson, paint: Paint) -> String {
         1 => ", the last for an added parity alone".to_owned(),
         n => format!(", the last {n} for added parities alone"),
     };
+    let stopped = format!("stopped, {}", too_few(a));
     let state = match (a.state.as_str(), a.startable) {
-        ("stopped", Some(false)) => "stopped, too few members found to start it",
+        ("stopped", _) if a.destroyed.is_some() => "stopped, destroyed",
+        ("stopped", Some(false)) => &stopped,
         ("unknown", _) => "unknown: another process holds members",
         ("unresponsive", _) => {
             "unresponsive: its threads do not answer; below, what its drives say"
@@ -463,7 +493,7 @@ pub(crate) fn array(a: &ArrayJson, paint: Paint) -> String {
         return head + &shown(&text, '\n') + &failing;
     }
     let known = shown(&extent(a), '\n');
-    let rest = shown(&behind_members(a), '\n');
+    let rest = shown(&(behind_members(a) + &destroyed(a)), '\n');
     [summary(a, paint), known, members(a, paint), rest, failing].concat()
 }
 
@@ -680,9 +710,8 @@ pub(crate) fn scan(all: &[ScanJson]) -> String {
         ));
         if let Some(date) = &array.destroyed {
             text.push_str(&format!(
-                "  destroyed on {date}: strake destroy {} wipes what is left, strake start --force \
-                 takes it back\n",
-                array.uuid
+                "  destroyed on {date}: {}\n",
+                destroyed_cure(&array.uuid)
             ));
         }
         if let Some(reason) = &array.reason {

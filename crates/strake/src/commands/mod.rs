@@ -252,6 +252,8 @@ fn worst_exit(all: &[ArrayJson]) -> u8 {
 /// What `show NAME` answers: the state of the array as an exit status.
 fn shown_exit(array: &ArrayJson) -> u8 {
     match (array.state.as_str(), array.startable) {
+        // That it does not start is what was asked for.
+        ("stopped", _) if array.destroyed.is_some() => Exit::Stopped as u8,
         ("stopped", Some(false)) => Exit::TooFew as u8,
         ("stopped", _) => Exit::Stopped as u8,
         ("unknown" | "unresponsive" | "stopping", _) => Exit::Unknown as u8,
@@ -274,17 +276,66 @@ fn latency(context: &Context, name: &str) -> Ended {
     Ok(DONE)
 }
 
+/// An array that a command is for: how it is asked for, and, with `--all`, its name.
+struct Meant {
+    asked: String,
+    name: Option<String>,
+}
+
+impl Meant {
+    /// A refusal, which does not always name the array.
+    fn refused(&self, failure: Failure) -> Failure {
+        match &self.name {
+            Some(name) if !failure.found.starts_with(name.as_str()) => failure.about(name),
+            _ => failure,
+        }
+    }
+}
+
 /// The array that was named, or all that are meant by `--all`.
 fn named_or_all(
     client: &Client,
     name: Option<&String>,
-    is_meant: impl Fn(ArrayJson) -> Option<String>,
-) -> Result<Vec<String>, Failure> {
+    is_meant: impl Fn(&ArrayJson) -> bool,
+) -> Result<Vec<Meant>, Failure> {
     if let Some(name) = name {
-        return Ok(vec![name.clone()]);
+        return Ok(vec![Meant {
+            asked: name.clone(),
+            name: None,
+        }]);
     }
-    let all: Vec<ArrayJson> = client.get("/v1/arrays")?;
-    Ok(all.into_iter().filter_map(is_meant).collect())
+    let mut all: Vec<ArrayJson> = client.get("/v1/arrays")?;
+    all.retain(is_meant);
+    let meant = all.into_iter().map(|array| Meant {
+        asked: array.uuid,
+        name: Some(array.name),
+    });
+    Ok(meant.collect())
+}
+
+/// Those of several arrays that were refused, which keep none of the others from it: each is told,
+/// the worst by the command's own error.
+#[derive(Default)]
+struct Refused(Option<Failure>);
+
+impl Refused {
+    fn add(&mut self, context: &Context, failure: Failure) {
+        let (worst, told) = match self.0.take() {
+            None => (failure, None),
+            Some(before) if failure.code.exit() as u8 > before.code.exit() as u8 => {
+                (failure, Some(before))
+            }
+            Some(before) => (before, Some(failure)),
+        };
+        self.0 = Some(worst);
+        if let Some(Failure { found, cure, .. }) = told {
+            context.aside(&format!("{found}; {cure}"));
+        }
+    }
+
+    fn or(self, exit: u8) -> Ended {
+        self.0.map_or(Ok(exit), Err)
+    }
 }
 
 fn start(context: &Context, args: &StartArgs) -> Ended {
@@ -294,8 +345,16 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
         return offline::foreground(context, name, args);
     }
     let client = Client::need(&context.dir)?;
-    let is_meant = |a: ArrayJson| (a.state == "stopped").then_some(a.uuid);
-    let names = named_or_all(&client, args.name.as_ref(), is_meant)?;
+    let meant = named_or_all(&client, args.name.as_ref(), |array| {
+        if let Some(date) = &array.destroyed {
+            let (name, uuid) = (&array.name, &array.uuid);
+            context.aside(&format!(
+                "{name} was destroyed here on {date}, so --all does not mean it; strake start \
+                 --force {uuid} takes it back"
+            ));
+        }
+        array.state == "stopped" && array.destroyed.is_none()
+    })?;
     let request = StartRequest {
         export: args.export.clone(),
         force: args.force,
@@ -304,62 +363,63 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
         by_rule: args.all,
     };
     let mut worst = DONE;
-    let mut refused: Option<Failure> = None;
-    for name in names {
-        note_ignored(context, &client, &name, &args.devices)?;
-        if args.force && !args.dry_run {
-            confirm_emptied(args.yes, &name, |force| {
-                let rehearsal = StartRequest {
-                    force,
-                    dry_run: true,
-                    ..request.clone()
-                };
-                client.post::<ArrayJson>(&url(&name, "start")?, &rehearsal)
-            })?;
+    let mut refused = Refused::default();
+    for one in meant {
+        match start_one(context, &client, &one.asked, args, &request) {
+            Ok(exit) => worst = worst.max(exit),
+            Err(failure) => refused.add(context, one.refused(failure)),
         }
-        let array: ArrayJson = match client.post(&url(&name, "start")?, &request) {
-            Ok(array) => array,
-            // It keeps none of the others from it.
-            Err(failure) if args.all && failure.code == Code::DegradedStart => {
-                if let Some(one_more) = refused.replace(failure) {
-                    context.notes(&[one_more.found]);
-                }
-                continue;
-            }
-            Err(failure) => return Err(failure),
-        };
-        if args.dry_run {
-            context.would(&array.name, &format!("start ({} now)", array.state))?;
-            continue;
-        }
-        worst = worst.max(context.array(&array)?);
     }
-    refused.map_or(Ok(worst), Err)
+    refused.or(worst)
+}
+
+fn start_one(
+    context: &Context,
+    client: &Client,
+    name: &str,
+    args: &StartArgs,
+    request: &StartRequest,
+) -> Ended {
+    note_ignored(context, client, name, &args.devices)?;
+    let path = url(name, "start")?;
+    if args.force && !args.dry_run {
+        confirm_start(args.yes, name, |force| {
+            let rehearsal = StartRequest {
+                force,
+                dry_run: true,
+                ..request.clone()
+            };
+            let array: ArrayJson = client.post(&path, &rehearsal)?;
+            Ok(array.would_wipe)
+        })?;
+    }
+    let array: ArrayJson = client.post(&path, request)?;
+    if !args.dry_run {
+        return context.array(&array);
+    }
+    let state = format!("{} now", array.state);
+    context.would(&array.name, &would_start(&state, &array.would_wipe))
 }
 
 fn stop(context: &Context, args: &OneOrAll) -> Ended {
     let client = Client::need(&context.dir)?;
-    let is_meant = |a: ArrayJson| (a.state != "stopped").then_some(a.name);
-    let names = named_or_all(&client, args.name.as_ref(), is_meant)?;
-    let mut refused: Option<Failure> = None;
-    for name in names {
+    let meant = named_or_all(&client, args.name.as_ref(), |a| a.state != "stopped")?;
+    let mut refused = Refused::default();
+    for one in meant {
+        let name = one.name.as_ref().unwrap_or(&one.asked);
         let dry_run = args.dry_run;
         let stop: Result<OutcomeJson, Failure> =
-            client.post(&url(&name, "stop")?, &DryRequest { dry_run });
+            client.post(&url(name, "stop")?, &DryRequest { dry_run });
         match stop {
             Ok(outcome) if dry_run => context.planned(&outcome)?,
             Ok(outcome) => context.outcome(&outcome)?,
-            // It keeps none of the others from it.
-            Err(failure) if args.name.is_none() => {
-                if let Some(before) = refused.replace(failure) {
-                    context.notes(&[before.found]);
-                }
+            Err(failure) => {
+                refused.add(context, one.refused(failure));
                 DONE
             }
-            Err(failure) => return Err(failure),
         };
     }
-    refused.map_or(Ok(DONE), Err)
+    refused.or(DONE)
 }
 
 fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {

@@ -13,7 +13,7 @@ use strake_runtime::{Device, OpenMode};
 use crate::api::*;
 use crate::cli::args::StartArgs;
 use crate::cli::output;
-use crate::cli::{Context, Ended, confirm_emptied, done};
+use crate::cli::{Context, Ended, confirm_start, done, would_start};
 use crate::common::absolutes;
 use crate::common::errors::{Code, Failure};
 use crate::common::log;
@@ -21,6 +21,7 @@ use crate::common::process::EndSignals;
 use crate::common::size;
 use crate::daemon::array::left;
 use crate::daemon::array::left::Before;
+use crate::daemon::array::opening;
 use crate::daemon::array::running;
 use crate::daemon::array::running::{Limits, Running, Start};
 use crate::daemon::events::EventLog;
@@ -93,7 +94,8 @@ pub(crate) fn found(context: &Context, name: &str) -> Result<FoundArray, Failure
 /// An array that no daemon here serves, as `show` says it. Somebody else may serve it, which its
 /// members being held gives away: then its state is not known.
 pub(crate) fn shown(context: &Context, found: &FoundArray) -> ArrayJson {
-    let array = context.dir.seats(found.uuid).shown(found.stopped_json());
+    let array = context.dir.told_destroyed(found.stopped_json());
+    let array = context.dir.seats(found.uuid).shown(array);
     let mut array = view::with_placement(array, &context.dir.placement(found.uuid));
     if let Some(held) = found.members.iter().find(|m| sysfs::is_held(&m.path)) {
         let (name, path) = (&array.name, held.path.display());
@@ -206,10 +208,10 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
     taken.extend(scan(context, &request.devices));
     // A device of the request that is itself a member is named as such, not as a taken name.
     let given = |a: &FoundArray| a.members.iter().any(|m| request.devices.contains(&m.path));
-    let names: Vec<String> = taken
+    let names: Vec<make::Taken> = taken
         .iter()
         .filter(|a| !given(a))
-        .map(|a| a.name().to_string())
+        .map(|a| context.dir.taken(a))
         .collect();
     let mut placement = service::placement_of(request, Limits::default().shards)?;
     placement.export.clone_from(&request.export);
@@ -279,6 +281,7 @@ pub(crate) fn rename(
             &format!("it is called {new} already"),
         ));
     }
+    context.dir.not_destroyed(found.uuid, found.name(), false)?;
     rename::check_free(&new, found.uuid, &all)?;
     rename::check_whole(&found)?;
     if request.dry_run {
@@ -303,6 +306,9 @@ pub(crate) fn import(
     let mut all = scan(context, &request.devices);
     let found = find::pick(all.clone(), array)?;
     all.extend(scan(context, &[]));
+    context
+        .dir
+        .not_destroyed(found.uuid, found.name(), request.force)?;
     let name = wanted.unwrap_or_else(|| found.name().clone());
     rename::check_free(&name, found.uuid, &all).map_err(|f| f.cure("give it another with --as"))?;
     if !request.dry_run {
@@ -376,6 +382,7 @@ pub(crate) fn set(
     }
     check_named(&pools(context), asked.pool.as_deref())?;
     let found = found(context, name)?;
+    context.dir.not_destroyed(found.uuid, found.name(), false)?;
     let before = context.dir.placement(found.uuid);
     let record = before.with(Wanted::of_settings(&asked))?;
     let remembered = context.dir.record(found.uuid);
@@ -454,6 +461,7 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         })?;
     }
     let found = find::pick(scan(context, &devices), name)?;
+    let told = |failure| opening::with_strangers(failure, &found, &devices);
     let how = Start {
         export: args.export.clone(),
         force: args.force,
@@ -461,12 +469,11 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         ..Start::of_daemon(Limits::default())
     };
     if args.dry_run {
-        running::may_start(&context.dir, &found, &how)?;
-        let what = format!("start ({})", found.as_str());
-        return context.would(name, &what);
+        let wiped = running::may_start(&context.dir, &found, &how).map_err(told)?;
+        return context.would(name, &would_start(found.as_str(), &wiped));
     }
     if args.force {
-        confirm_emptied(args.yes, name, |force| {
+        confirm_start(args.yes, name, |force| {
             let how = Start {
                 force,
                 ..how.clone()
@@ -482,7 +489,7 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         let _within = runtime.enter();
         EndSignals::catch()?
     };
-    let running = Arc::new(running::start(&context.dir, &log, &found, &how)?);
+    let running = Arc::new(running::start(&context.dir, &log, &found, &how).map_err(told)?);
     let ended = running.json().and_then(|array| context.array(&array));
     runtime.block_on(serve_until(signals, &running, &context.dir, &log));
     match running.not_in_use() {

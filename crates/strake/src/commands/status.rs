@@ -65,8 +65,10 @@ fn remarks(array: &ArrayJson) -> Vec<String> {
     let mut all = Vec::new();
     if array.not_found {
         all.push("none of its members is found".to_owned());
+    } else if let Some(date) = &array.destroyed {
+        all.push(format!("destroyed here on {date}"));
     } else if shown_exit(array) == Exit::TooFew as u8 {
-        all.push("too few members found to start it".to_owned());
+        all.push(output::too_few(array).to_owned());
     }
     for failing in &array.alerts_failing {
         all.push(format!("alerts by {} are not delivered", failing.channel));

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::api::*;
 use crate::cli::args::*;
 use crate::cli::client::Client;
-use crate::cli::{Context, DONE, Ended, confirm, confirm_emptied, done, note_ignored, url};
+use crate::cli::{Context, DONE, Ended, confirm, confirm_start, done, note_ignored, url};
 use crate::commands::offline;
 use crate::common::{absolute, absolutes};
 use crate::daemon::service::upkeep::{clean_devices, light, switch_light};
@@ -167,13 +167,14 @@ pub(crate) fn import(context: &Context, args: ImportArgs) -> Ended {
         .as_ref()
         .filter(|_| request.force && !request.dry_run)
     {
-        confirm_emptied(args.yes, &args.array, |force| {
+        confirm_start(args.yes, &args.array, |force| {
             let rehearsal = ImportRequest {
                 force,
                 dry_run: true,
                 ..request.clone()
             };
-            client.post::<ArrayJson>(&path, &rehearsal)
+            let array: ArrayJson = client.post(&path, &rehearsal)?;
+            Ok(array.would_wipe)
         })?;
     }
     let array: ArrayJson = match &client {

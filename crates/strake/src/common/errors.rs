@@ -573,7 +573,7 @@ impl From<DeviceError> for Failure {
             } => failure.cure(format!(
                 "give it its {recorded_bytes} bytes back; what lay behind its end is lost, so \
                  strake add NAME {} rebuilds it then",
-                path.display()
+                crate::common::quoted(&path)
             )),
             _ => failure,
         }

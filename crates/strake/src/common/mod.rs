@@ -25,6 +25,21 @@ pub(crate) fn shown(text: &str, keep: char) -> String {
     text.chars().map(each).collect()
 }
 
+/// A path as a shell needs it in a command.
+pub(crate) fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    match shlex::try_quote(&path) {
+        Ok(quoted) => quoted.into_owned(),
+        Err(_) => path,
+    }
+}
+
+/// The same of many, one after the other.
+pub(crate) fn all_quoted(paths: &[PathBuf]) -> String {
+    let all: Vec<String> = paths.iter().map(|path| quoted(path)).collect();
+    all.join(" ")
+}
+
 /// A path from the root, as the daemon needs it, which works elsewhere.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())

@@ -3,8 +3,10 @@
 //! Invariants: looking never writes and never waits for a device that an array of ours exports.
 //! What carries a superblock and cannot be used as it is (it is damaged, it shrank, something
 //! foreign lies on it) is *set aside*: it is told with what is wrong with it, and no array is
-//! assembled with it. One drive under several names counts once, by the uppermost. Which superblock
-//! to believe is the format's word ([`strake_format::select_array`]), not ours.
+//! assembled with it. What the engine would not use of the rest is known by the engine's own rule
+//! ([`engine::Aside::of_each`]), so that what is said of an array is what its start finds. One
+//! drive under several names counts once, by the uppermost. Which superblock to believe is the
+//! format's word ([`strake_format::select_array`]), not ours.
 //!
 //! Deliberately absent: opening members for service.
 
@@ -13,17 +15,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use strake_engine as engine;
 use strake_engine::Geometry;
+use strake_engine::event::DeviceInfo;
+use strake_engine::units::DeviceId;
 use strake_format::*;
 use strake_runtime::{Device, DeviceError, MemberImage, OpenMode};
 
 use crate::api::{MemberJson, ScanDeviceJson, ScanJson, SetAsideJson};
 use crate::common::errors::{Code, Failure};
+use crate::common::quoted;
 use crate::drives::machine::looks::Looks;
 use crate::drives::machine::stack::Stack;
 use crate::drives::machine::sysfs;
 use crate::drives::pool::Pool;
 use crate::drives::reused;
+use crate::drives::safety;
 use crate::view;
 
 /// A member found.
@@ -33,6 +40,7 @@ pub(crate) struct FoundMember {
     pub(crate) path: PathBuf,
     /// What it carries; of one that is damaged nothing but a superblock.
     pub(crate) image: MemberImage,
+    pub(crate) info: DeviceInfo,
     /// Why it is set aside, if it is.
     pub(crate) trouble: Option<Failure>,
     /// Other names of the same drive.
@@ -58,18 +66,18 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    /// Of one found, for this reason.
+    /// Of one found, for this reason: the array serves without it.
     pub(crate) fn of(member: &FoundMember, why: Failure) -> Aside {
-        let why = match why.code {
+        let why = match is_foreign(&why) {
             // It is no device that is to be chosen: it was a member.
-            Code::DevicePartitioned | Code::ForeignSignature => {
-                let (name, path) = (&member.image.superblock.name, member.path.display());
+            true => {
+                let (name, path) = (&member.image.superblock.name, quoted(&member.path));
                 why.cure(format!(
                     "strake add --force {name} {path} takes it as a new device, and rebuilds it \
                      whole"
                 ))
             }
-            _ => why,
+            false => why,
         };
         Aside {
             path: member.path.clone(),
@@ -98,6 +106,23 @@ impl Aside {
     }
 }
 
+/// Something that is not ours lies on it.
+fn is_foreign(why: &Failure) -> bool {
+    matches!(why.code, Code::DevicePartitioned | Code::ForeignSignature)
+}
+
+/// Its device is not what it was, and everything that it holds is there.
+fn is_unfit(aside: &engine::Aside) -> bool {
+    use engine::Aside::{BlockSize, TooSmall};
+    matches!(aside, BlockSize { .. } | TooSmall { .. })
+}
+
+/// It holds a state from before, of itself or of the array.
+fn is_older(aside: &engine::Aside) -> bool {
+    use engine::Aside::{OlderMap, Past};
+    matches!(aside, Past(_) | OlderMap { .. })
+}
+
 /// All of them in one line.
 pub(crate) fn aside_text(aside: &[Aside]) -> String {
     let texts: Vec<String> = aside.iter().map(Aside::text).collect();
@@ -113,6 +138,9 @@ pub(crate) struct FoundArray {
     pub(crate) members: Vec<FoundMember>,
     /// What those make together that can be used.
     pub(crate) selection: Result<Selection, SelectError>,
+    /// Of each member why the engine would not use it, if the selection believes it, or finds it
+    /// to be from before.
+    not_used: Vec<Option<engine::Aside>>,
 }
 
 /// Can it be started?
@@ -175,10 +203,142 @@ impl FoundArray {
     pub(crate) fn usable(&self) -> impl Iterator<Item = &FoundMember> {
         self.members.iter().filter(|m| m.trouble.is_none())
     }
-    /// Members that are set aside.
+    /// Members that are set aside, with what can be done while the array does not serve.
     pub(crate) fn aside(&self) -> Vec<Aside> {
-        let aside = |m: &FoundMember| Some(Aside::of(m, m.trouble.clone()?));
-        self.members.iter().filter_map(aside).collect()
+        let troubled = |m: &FoundMember| Some(Aside::of(m, m.trouble.clone()?));
+        let mut all: Vec<Aside> = self.members.iter().filter_map(troubled).collect();
+        let foreign: Vec<Aside> = all.iter().filter(|a| is_foreign(&a.why)).cloned().collect();
+        let cure = match self.readiness() {
+            Readiness::Complete | Readiness::Degraded => None,
+            Readiness::Incomplete | Readiness::Conflicting => self.to_do(&foreign),
+        };
+        for aside in all.iter_mut().filter(|aside| is_foreign(&aside.why)) {
+            let name = self.name();
+            let then = || format!("strake start {name} serves it without; {}", aside.why.cure);
+            aside.why.cure = cure.clone().unwrap_or_else(then);
+        }
+        all.extend(self.not_used_where(is_unfit).map(|(member, why)| Aside {
+            path: member.path.clone(),
+            slot: member.slot(),
+            why: unfit(&member.path, why),
+        }));
+        all
+    }
+    /// Members that the selection believes and the engine would not use, for reasons like these.
+    fn not_used_where(
+        &self,
+        wanted: impl Fn(&engine::Aside) -> bool,
+    ) -> impl Iterator<Item = (&FoundMember, engine::Aside)> {
+        let each = self.members.iter().zip(&self.not_used);
+        each.filter_map(move |(member, why)| Some((member, why.filter(|why| wanted(why))?)))
+    }
+    /// Why the engine uses less than was found, in words.
+    fn not_used_text(&self) -> String {
+        let texts = self.not_used_where(|why| !is_unfit(why)).map(|(m, why)| {
+            let slot = m.slot().unwrap_or_default();
+            format!("; {} (slot {slot}) {why}", m.path.display())
+        });
+        texts.collect()
+    }
+    /// What an administrator can do about members that are found and that the engine does not use;
+    /// `None` where nothing but others can help.
+    pub(crate) fn cure_of_unused(&self) -> Option<String> {
+        let unfit = self.not_used_where(is_unfit).next();
+        let unfit = unfit.map(|(member, why)| self::unfit(&member.path, why).cure);
+        unfit.or_else(|| self.older_state())
+    }
+    /// How the state is had that members from before hold together, and what is lost with it.
+    fn older_state(&self) -> Option<String> {
+        self.not_used_where(is_older).next()?;
+        let Ok(selection) = &self.selection else {
+            return None;
+        };
+        let is_used = |index: usize| {
+            let believed = selection.slots.contains(&Finding::Believed(index));
+            believed && self.not_used[index].is_none()
+        };
+        let usable = self.usable().enumerate();
+        let (newer, older): (Vec<_>, Vec<_>) = usable.partition(|(index, _)| is_used(*index));
+        let quoted = |members: &[(usize, &FoundMember)]| -> String {
+            let all: Vec<String> = members.iter().map(|(_, m)| quoted(&m.path)).collect();
+            all.join(" ")
+        };
+        let (wiped, paths) = (quoted(&newer), quoted(&older));
+        let shown: Vec<String> = newer
+            .iter()
+            .map(|(_, m)| m.path.display().to_string())
+            .collect();
+        let shown = shown.join(", ");
+        let older: Vec<FoundMember> = older.into_iter().map(|(_, m)| m.clone()).collect();
+        let name = self.name();
+        let alone = group(older).pop()?;
+        if !matches!(alone.readiness(), Readiness::Complete | Readiness::Degraded) {
+            return Some(format!(
+                "{shown} knows a newer state: bring the other members as they were then"
+            ));
+        }
+        Some(format!(
+            "{shown} knows a newer state: bring the other members as they were then; or, to give \
+             that up: strake start {name} {paths} serves the older state, and strake drive clean \
+             {wiped} makes it the only one, before the next start: that may take both for one"
+        ))
+    }
+
+    /// Of these devices, which a user named, those that carry no member of this array, each with
+    /// what it holds.
+    pub(crate) fn strangers(&self, named: &[PathBuf]) -> Vec<String> {
+        let same = |path: &Path, other: &Path| {
+            let of = |path: &Path| sysfs::identity(path).ok();
+            path == other || of(path).is_some_and(|one| of(other) == Some(one))
+        };
+        let is_member = |path: &Path| {
+            let mut all = self.members.iter();
+            all.any(|m| same(path, &m.path) || m.also.iter().any(|also| same(path, also)))
+        };
+        let others = named
+            .iter()
+            .filter(|path| !path.is_dir() && !is_member(path));
+        others.map(|path| what_lies_on(path)).collect()
+    }
+
+    /// How data comes back that is whole under a table of partitions.
+    pub(crate) fn way_on(&self, aside: &[Aside]) -> Option<String> {
+        let table = |aside: &&Aside| {
+            aside.why.code == Code::DevicePartitioned && safety::only_tables(&aside.path)
+        };
+        let mut tables = aside.iter().filter(table).peekable();
+        tables.peek()?;
+        let usable = self.usable().map(|m| &m.path);
+        let all = usable.chain(tables.map(|aside| &aside.path));
+        let all: Vec<String> = all.map(|path| quoted(path)).collect();
+        Some(format!(
+            "if nothing but the table of partitions was written: strake start --force {} {}",
+            self.name(),
+            all.join(" ")
+        ))
+    }
+
+    /// What an administrator can do with members that are set aside.
+    pub(crate) fn to_do(&self, aside: &[Aside]) -> Option<String> {
+        let code = |code| aside.iter().filter(move |aside| aside.why.code == code);
+        if let Some(way) = self.way_on(aside) {
+            return Some(way);
+        }
+        let foreign = code(Code::ForeignSignature).map(|aside| quoted(&aside.path));
+        let foreign: Vec<String> = foreign.collect();
+        if !foreign.is_empty() {
+            return Some(format!(
+                "bring the other members; or, if nothing but these signatures was written: wipefs \
+                 -a {}; strake start {}",
+                foreign.join(" "),
+                self.name()
+            ));
+        }
+        let damaged = quoted(&code(Code::Damaged).next()?.path);
+        Some(format!(
+            "strake examine {damaged} tells what is damaged; a device that shrank needs its size \
+             back; bring the other members"
+        ))
     }
     /// Members that its table calls live, and of those the ones that were found and are believed.
     pub(crate) fn believed(&self) -> (Vec<MemberUuid>, Vec<MemberUuid>) {
@@ -236,9 +396,7 @@ impl FoundArray {
         let mut lost = vec![false; sb.slots.len()];
         for (slot, record) in sb.slots.iter().enumerate() {
             let here = match selection.slots.get(slot) {
-                Some(Finding::Believed(index)) => {
-                    record.known.heard.0 == 0 || !self.is_emptied(*index)
-                }
+                Some(Finding::Believed(index)) => self.not_used[*index].is_none(),
                 _ => false,
             };
             expected_absent |= record.state.is_live() && !here;
@@ -298,11 +456,15 @@ impl FoundArray {
             spares_found,
             state: self.as_str().to_owned(),
             reason: match (&self.selection, readiness) {
-                _ if readiness == Readiness::Incomplete && !aside.is_empty() => {
-                    Some(format!("{too_few}; set aside: {}", aside_text(&aside)))
-                }
+                _ if readiness == Readiness::Incomplete && !aside.is_empty() => Some(format!(
+                    "{too_few}{}; set aside: {}",
+                    self.not_used_text(),
+                    aside_text(&aside)
+                )),
                 (Err(error), _) => Some(error.to_string()),
-                (Ok(_), Readiness::Incomplete) => Some(too_few.to_owned()),
+                (Ok(_), Readiness::Incomplete) => {
+                    Some(format!("{too_few}{}", self.not_used_text()))
+                }
                 _ => None,
             },
             destroyed: None,
@@ -327,8 +489,11 @@ impl FoundArray {
                 .position(at)
                 .map(|slot| (slot, selection.slots[slot]))
         });
+        let not_used =
+            self.not_used[index].filter(|_| matches!(finding, Some((_, Finding::Believed(_)))));
         let state = match finding {
-            Some(_) if self.is_emptied(index) => "stale",
+            Some(_) if not_used.as_ref().is_some_and(is_unfit) => "set_aside",
+            Some(_) if self.is_emptied(index) || not_used.is_some() => "stale",
             Some((slot, Finding::Believed(_))) => view::slot_state(table.slots[slot].state),
             Some(_) => "stale",
             None if self
@@ -348,7 +513,11 @@ impl FoundArray {
             slot,
             state: state.to_owned(),
             epoch: sb.epoch.0,
-            problem: member.trouble.as_ref().map(|why| why.found.clone()),
+            problem: match (&member.trouble, not_used.filter(is_unfit)) {
+                (Some(why), _) => Some(why.found.clone()),
+                (None, Some(why)) => Some(unfit(&member.path, why).found),
+                (None, None) => None,
+            },
             also: member
                 .also
                 .iter()
@@ -367,10 +536,16 @@ impl FoundArray {
         for index in 0..self.members.len() {
             let found = self.device_json(index);
             let is = |m: &&mut MemberJson| m.slot == found.slot && m.device.is_some();
-            if found.state == "stale"
-                && let Some(member) = told.members.iter_mut().find(is)
-            {
-                member.state = found.state;
+            let Some(member) = told.members.iter_mut().find(is) else {
+                continue;
+            };
+            match found.state.as_str() {
+                "stale" => member.state = found.state,
+                // As any other that is set aside.
+                "set_aside" if member.device.as_ref() == Some(&found.device) => {
+                    (member.state, member.device) = ("missing".to_owned(), None);
+                }
+                _ => {}
             }
         }
         crate::api::ArrayJson {
@@ -381,6 +556,36 @@ impl FoundArray {
             set_aside: self.aside().iter().map(Aside::json).collect(),
             ..told
         }
+    }
+}
+
+/// What a device holds that is no member of an array that it was named for.
+fn what_lies_on(path: &Path) -> String {
+    let shown = path.display();
+    match look(path) {
+        Ok(Some(image)) => format!("{shown} is a member of {}", image.superblock.name),
+        Ok(None) => match safety::nothing_foreign(path) {
+            Err(failure) if is_foreign(&failure) => failure.found,
+            _ => format!("{shown} holds no superblock"),
+        },
+        Err(failure) => failure.found,
+    }
+}
+
+/// What is wrong with the device of a member that is not what it was.
+fn unfit(path: &Path, aside: engine::Aside) -> Failure {
+    let found = format!("{} {aside}", path.display());
+    match aside {
+        engine::Aside::BlockSize { needs, .. } => {
+            Failure::new(Code::MixedBlocks, found).cure(format!(
+                "it is no fault of its content: attach it with blocks of {needs} bytes again, as \
+                 it had (losetup --sector-size, or its former adapter or enclosure); to format it \
+                 would erase it"
+            ))
+        }
+        engine::Aside::TooSmall { needs, .. } => Failure::new(Code::DeviceTooSmall, found)
+            .cure(format!("give it its size back: at least {needs} bytes")),
+        _ => Failure::new(Code::MembersMissing, found),
     }
 }
 
@@ -485,9 +690,10 @@ pub(crate) fn is_unread(error: &DeviceError) -> bool {
 
 /// The member that a device is; the path where that is not known.
 fn member_at(path: &Path) -> Result<Option<FoundMember>, PathBuf> {
-    let found = |image, trouble| FoundMember {
+    let found = |image, info, trouble| FoundMember {
         path: path.to_owned(),
         image,
+        info,
         trouble,
         also: Vec::new(),
     };
@@ -503,10 +709,13 @@ fn member_at(path: &Path) -> Result<Option<FoundMember>, PathBuf> {
         }
     };
     match device.read_member() {
-        Ok(image) => Ok(Some(found(image, reused::still_ours(&device).err()))),
+        Ok(image) => {
+            let trouble = reused::still_ours(&device).err();
+            Ok(Some(found(image, device.info(), trouble)))
+        }
         Err(DeviceError::NotStrake(_)) => Ok(None),
         Err(error) => match one_copy(&device) {
-            Some(image) => Ok(Some(found(image, Some(error.into())))),
+            Some(image) => Ok(Some(found(image, device.info(), Some(error.into())))),
             None => {
                 tracing::debug!(device = %path.display(), %error, "not read");
                 nothing(&error)
@@ -546,6 +755,14 @@ fn each_drive_once(found: Vec<FoundMember>) -> Vec<FoundMember> {
     with_names.collect()
 }
 
+/// Those of these members that can be used, as the engine has them when it starts.
+fn as_started(members: &[FoundMember]) -> Vec<engine::event::Found> {
+    let usable = members.iter().filter(|m| m.trouble.is_none());
+    let each = (0..).zip(usable);
+    each.map(|(id, m)| strake_runtime::found(DeviceId(id), m.info, m.image.clone()))
+        .collect()
+}
+
 /// Members grouped into arrays, in order of name.
 pub(crate) fn group(members: Vec<FoundMember>) -> Vec<FoundArray> {
     let mut by_array: BTreeMap<ArrayUuid, Vec<FoundMember>> = BTreeMap::new();
@@ -562,10 +779,23 @@ pub(crate) fn group(members: Vec<FoundMember>) -> Vec<FoundArray> {
             let usable = members.iter().filter(|m| m.trouble.is_none());
             let superblocks: Vec<Superblock> = usable.map(|m| m.image.superblock.clone()).collect();
             let selection = select_array(&superblocks);
+            let mut not_used = vec![None; members.len()];
+            if let Ok(selection) = &selection {
+                let asides = engine::Aside::of_each(&as_started(&members), selection);
+                for finding in &selection.slots {
+                    match *finding {
+                        Finding::Believed(index) => not_used[index] = asides[index],
+                        // Of what only missed writes nothing is to be said.
+                        Finding::Stale(index) => not_used[index] = asides[index].filter(is_older),
+                        Finding::Absent => {}
+                    }
+                }
+            }
             FoundArray {
                 uuid,
                 members,
                 selection,
+                not_used,
             }
         })
         .collect();

@@ -40,6 +40,14 @@ enum Prepare {
     Trim,
 }
 
+/// A name that an array has.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) name: ArrayName,
+    /// Of an array that was destroyed: the refusal of its name, and how the rest of it goes.
+    pub(crate) left: Option<Failure>,
+}
+
 /// What was made, or would be.
 #[derive(Debug)]
 pub(crate) struct Made {
@@ -85,18 +93,33 @@ pub(crate) fn parse_strip(bytes: Option<u64>) -> Result<Option<u32>, Failure> {
     Ok(Some(bytes as u32))
 }
 
+/// Refuses a name that an array has, or what is left of one that was destroyed.
+fn check_name(name: &ArrayName, taken: &[Taken]) -> Result<(), Failure> {
+    let mut same = taken.iter().filter(|t| t.name == *name);
+    let Some(first) = same.next() else {
+        return Ok(());
+    };
+    match &first.left {
+        Some(left) if same.all(|t| t.left.is_some()) => {
+            let cure = format!("choose another name, or: {}", left.cure);
+            Err(Failure::new(Code::NameExists, left.found.clone()).cure(cure))
+        }
+        _ => {
+            let found = format!("an array {name} exists already");
+            Err(Failure::new(Code::NameExists, found))
+        }
+    }
+}
+
 /// Makes the array (or, with `dry_run`, only checks that it could be made). `may` refuses one of
 /// such a superblock and so many devices before anything is written.
 pub(crate) fn make(
     request: &CreateRequest,
-    taken: &[String],
+    taken: &[Taken],
     may: impl Fn(&Superblock, usize) -> Result<(), Failure>,
 ) -> Result<Made, Failure> {
     let (mut spec, prepare) = spec_of(request)?;
-    if taken.iter().any(|t| t == spec.name.as_str()) {
-        let found = format!("an array {} exists already", spec.name);
-        return Err(Failure::new(Code::NameExists, found));
-    }
+    check_name(&spec.name, taken)?;
     let paths = request.all_devices();
     let permit = Permit {
         force: request.force,

@@ -21,6 +21,7 @@ use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::common::errors::{Code, Failure};
 use crate::common::partly::{self, Partly};
+use crate::common::quoted;
 use crate::common::uses;
 use crate::drives::alias;
 use crate::drives::machine::helper;
@@ -405,11 +406,12 @@ pub(crate) fn not_serving(device: &Device, permit: Permit) -> Result<(), Failure
         return Ok(());
     }
     let (shown, name) = (device.path().display(), &sb.name);
+    let quoted = quoted(device.path());
     let (what, out) = match sb.role {
-        Role::Spare => ("spare", format!("strake remove {name} {shown}")),
+        Role::Spare => ("spare", format!("strake remove {name} {quoted}")),
         Role::Slot(_) => (
             "member",
-            format!("strake replace {name} {shown} DEV puts another in its place"),
+            format!("strake replace {name} {quoted} DEV puts another in its place"),
         ),
     };
     let found = format!(

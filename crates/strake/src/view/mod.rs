@@ -314,6 +314,8 @@ fn blank(sb: &Superblock) -> ArrayJson {
         state: array_state(ArrayState::Stopped).to_owned(),
         daemon: false,
         startable: None,
+        destroyed: None,
+        would_wipe: Vec::new(),
         size_bytes: Geometry::of(sb).size(),
         strip_bytes: u64::from(sb.user_strip_bytes()),
         group_size: group_size(sb),

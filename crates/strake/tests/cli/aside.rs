@@ -22,7 +22,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 /// Writes an empty GPT over a file as `sgdisk -o` does: the protective MBR, the table and its copy
 /// at the end.
-fn partition(path: &str) {
+pub(crate) fn partition(path: &str) {
     let file = File::options().write(true).open(path).expect("opened");
     let last = file.metadata().expect("a size").len() / 512 - 1;
     let entries = [0; 128 * 128];
@@ -132,7 +132,7 @@ fn members_under_a_partition_table_are_told_and_started_when_they_are_named() {
     let mut named = vec!["start", "--force", "data"];
     named.extend(devices.iter().map(String::as_str));
     rig.run(&[&named[..], &["--dry-run"]].concat()).ok();
-    rig.run(&named).ok();
+    rig.run(&[&named[..], &["--yes"]].concat()).ok();
     rig.qemu_io("data", &["read -P 7 0 4M"]);
     // The tables are gone: from now on it starts as ever.
     rig.run(&["stop", "data"]).ok();

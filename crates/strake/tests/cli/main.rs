@@ -39,6 +39,7 @@ mod notes;
 mod past;
 mod plan;
 mod pools;
+mod refusals;
 mod reshape;
 mod rig;
 mod scale;

@@ -15,6 +15,15 @@ use crate::proto::*;
 use crate::provision::limits;
 
 impl Aside {
+    /// Why each of these would not be used if all of them are found when the array starts; of what
+    /// is not believed anyway it says nothing that counts.
+    pub fn of_each(found: &[Found], selection: &Selection) -> Vec<Option<Aside>> {
+        let table = &found[selection.authority].superblock;
+        let had = map_had(found, selection);
+        let each = found.iter();
+        each.map(|one| Aside::of(one, table, &had, true)).collect()
+    }
+
     /// Why a member that carries this, or would be believed (`serves`), is not used.
     pub(crate) fn of(found: &Found, table: &Superblock, had: &Had, serves: bool) -> Option<Aside> {
         let own = &found.superblock;

@@ -378,7 +378,7 @@ pub(crate) struct TopArgs {
 pub(crate) struct StartArgs {
     #[arg(required_unless_present = "all")]
     pub(crate) name: Option<String>,
-    /// All arrays that are found
+    /// All arrays that are found, but for those that were destroyed here
     #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
     /// Assemble from these devices only
@@ -394,7 +394,7 @@ pub(crate) struct StartArgs {
     /// wrong where writes were under way. Where too few members are left otherwise, also with those
     /// that lost a copy of their superblock, and perhaps their content (this is asked about).
     /// Starts neither halves that ran apart nor too few members. With devices named also: wipes
-    /// partition tables that were written over them
+    /// partition tables that were written over them (this is asked about)
     #[arg(long)]
     pub(crate) force: bool,
     /// Do not ask

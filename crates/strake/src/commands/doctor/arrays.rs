@@ -1,6 +1,7 @@
 //! Findings about arrays: their state, spares, scrubs, lists.
 
 use crate::api::{ArrayJson, FindingJson, MemberJson, PoolJson, SettingsJson};
+use crate::cli::output;
 use crate::commands::doctor::Facts;
 use crate::commands::shown_exit;
 use crate::common::errors::Exit;
@@ -120,9 +121,22 @@ fn state(array: &ArrayJson, say: Say<'_>) {
                 ),
             );
         }
+        _ if array.destroyed.is_some() => {
+            let date = array.destroyed.as_deref().unwrap_or_default();
+            let what = format!("it was destroyed here on {date}, and members of it are found");
+            say(
+                "state",
+                Severity::Info,
+                what,
+                output::destroyed_cure(&array.uuid),
+            );
+        }
         _ if shown_exit(array) == Exit::TooFew as u8 => {
-            let what = "it is stopped, and too few members were found to start it".to_owned();
-            let cure = "strake scan says which were found; plug in the others".to_owned();
+            let what = format!("it is stopped, {}", output::too_few(array));
+            let cure = match array.set_aside.is_empty() {
+                true => "strake scan says which were found; plug in the others".to_owned(),
+                false => format!("strake start {name} says what keeps them from use"),
+            };
             say("state", Severity::Critical, what, cure);
         }
         _ => {}

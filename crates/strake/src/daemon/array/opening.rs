@@ -40,8 +40,9 @@ pub(crate) struct Opened {
     pub(crate) members: Vec<(Device, MemberImage)>,
     /// Members that were found and are not used.
     pub(crate) aside: Vec<Aside>,
-    /// Of the members, those that carry a table of partitions which is to be wiped.
-    tables: Vec<usize>,
+    /// Of the members, those that carry a table of partitions which is to be wiped, and what it
+    /// is.
+    tables: Vec<(usize, String)>,
 }
 
 /// Another program may have it in service.
@@ -63,7 +64,8 @@ pub(crate) fn open(found: &FoundArray, how: &Start) -> Result<Opened, Failure> {
     for member in &found.members {
         match one(found, member, how, give_up) {
             Ok((device, image, table)) => {
-                opened.tables.extend(table.then_some(opened.members.len()));
+                let at = opened.members.len();
+                opened.tables.extend(table.map(|table| (at, table.found)));
                 opened.members.push((device, image));
             }
             // A start that is refused names it in its error alone.
@@ -79,7 +81,7 @@ fn one(
     member: &FoundMember,
     how: &Start,
     give_up: Instant,
-) -> Result<(Device, MemberImage, bool), Failure> {
+) -> Result<(Device, MemberImage, Option<Failure>), Failure> {
     let path = &member.path;
     let is_table = |why: &Failure| {
         how.force && how.named && why.code == Code::DevicePartitioned && safety::only_tables(path)
@@ -97,8 +99,8 @@ fn one(
         return Err(Failure::new(Code::MemberOfArray, other));
     }
     match reused::still_ours(&device) {
-        Ok(()) => Ok((device, image, false)),
-        Err(why) if is_table(&why) => Ok((device, image, true)),
+        Ok(()) => Ok((device, image, None)),
+        Err(why) if is_table(&why) => Ok((device, image, Some(why))),
         Err(why) => Err(why),
     }
 }
@@ -129,10 +131,15 @@ impl Opened {
         Err(Failure::new(held.why.code, what).cure(held.why.cure.clone()))
     }
 
+    /// What [`Opened::claim`] wipes, each with its device.
+    pub(crate) fn to_wipe(&self) -> Vec<String> {
+        self.tables.iter().map(|(_, table)| table.clone()).collect()
+    }
+
     /// Wipes the tables of partitions that an administrator named.
     pub(crate) fn claim(&self, found: &FoundArray) -> Result<(), Failure> {
-        for &at in &self.tables {
-            let (device, image) = &self.members[at];
+        for (at, _) in &self.tables {
+            let (device, image) = &self.members[*at];
             let permit = Permit {
                 force: true,
                 own: Some(found.uuid),
@@ -199,11 +206,53 @@ fn with_paths(error: ServeError, found: &FoundArray, seats: &Seats) -> Failure {
         aside,
     };
     let absent = absent(found, seats);
-    let found = format!("{}{texts}{absent}", refused(Vec::new()));
-    Failure {
-        found,
+    let all = format!("{}{texts}{absent}", refused(Vec::new()));
+    let failure = Failure {
+        found: all,
         ..Failure::from(refused(aside))
+    };
+    match (found.cure_of_unused(), absent.is_empty()) {
+        (Some(cure), true) => failure.cure(cure),
+        (Some(cure), false) => {
+            let both = format!("{}; of those that are there: {cure}", failure.cure);
+            failure.cure(both)
+        }
+        (None, _) => failure,
     }
+}
+
+/// Is it a refusal for members that are not there?
+fn is_for_members(code: Code) -> bool {
+    matches!(
+        code,
+        Code::MembersMissing
+            | Code::MembersEmptied
+            | Code::ArrayNotFound
+            | Code::DirtyDegraded
+            | Code::DegradedStart
+            | Code::DeviceBusy
+    )
+}
+
+/// The same with the devices that a user named and that are no members, with what they hold: what
+/// overwrote a member is not found as one.
+pub(crate) fn with_strangers(failure: Failure, found: &FoundArray, named: &[PathBuf]) -> Failure {
+    let strangers = found.strangers(named);
+    if strangers.is_empty() || !is_for_members(failure.code) {
+        return failure;
+    }
+    let what = format!(
+        "{}; named, and no members of {}: {}",
+        failure.found,
+        found.name(),
+        strangers.join("; ")
+    );
+    let cure = format!(
+        "{}; where one of these was a member, strake config restore FILE makes its superblock \
+         again from a backup of the configuration",
+        failure.cure
+    );
+    Failure::new(failure.code, what).cure(cure)
 }
 
 pub(crate) fn with_set_aside(failure: Failure, found: &FoundArray, aside: &[Aside]) -> Failure {
@@ -226,20 +275,11 @@ pub(crate) fn with_set_aside(failure: Failure, found: &FoundArray, aside: &[Asid
         );
         return Failure::new(failure.code, found).cure(failure.cure);
     }
-    let for_members = matches!(
-        failure.code,
-        Code::MembersMissing
-            | Code::MembersEmptied
-            | Code::ArrayNotFound
-            | Code::DirtyDegraded
-            | Code::DegradedStart
-            | Code::DeviceBusy
-    );
-    if aside.is_empty() || !for_members {
+    if aside.is_empty() || !is_for_members(failure.code) {
         return failure;
     }
     let what = format!("{}; set aside: {}", failure.found, aside_text(aside));
-    let cure = to_do(found, aside).unwrap_or(failure.cure);
+    let cure = found.to_do(aside).unwrap_or(failure.cure);
     Failure::new(failure.code, what).cure(cure)
 }
 
@@ -265,53 +305,9 @@ pub(crate) fn none_usable(found: &FoundArray, aside: &[Aside]) -> Failure {
         aside_text(aside)
     );
     let failure = Failure::new(code, what);
-    match (to_do(found, aside), held) {
+    match (found.to_do(aside), held) {
         (Some(cure), _) => failure.cure(cure),
         (None, Some(held)) => failure.cure(held.why.cure.clone()),
         (None, None) => failure,
     }
-}
-
-/// How data comes back that is whole under a table of partitions.
-pub(crate) fn way_on(found: &FoundArray, aside: &[Aside]) -> Option<String> {
-    let name = found.name();
-    let table = |aside: &&Aside| {
-        aside.why.code == Code::DevicePartitioned && safety::only_tables(&aside.path)
-    };
-    let mut tables = aside.iter().filter(table).peekable();
-    tables.peek()?;
-    let usable = found.usable().map(|m| &m.path);
-    let all = usable.chain(tables.map(|aside| &aside.path));
-    let all: Vec<String> = all.map(|path| path.display().to_string()).collect();
-    Some(format!(
-        "if nothing but the table of partitions was written: strake start --force {name} {}",
-        all.join(" ")
-    ))
-}
-
-/// What an administrator can do with members that are set aside.
-fn to_do(found: &FoundArray, aside: &[Aside]) -> Option<String> {
-    let code = |code| aside.iter().find(|aside| aside.why.code == code);
-    if let Some(way) = way_on(found, aside) {
-        return Some(way);
-    }
-    let foreign = aside
-        .iter()
-        .filter(|aside| aside.why.code == Code::ForeignSignature);
-    let foreign: Vec<String> = foreign
-        .map(|aside| aside.path.display().to_string())
-        .collect();
-    if !foreign.is_empty() {
-        return Some(format!(
-            "bring the other members; or, if nothing but these signatures was written: wipefs -a \
-             {}; strake start {}",
-            foreign.join(" "),
-            found.name()
-        ));
-    }
-    let damaged = code(Code::Damaged)?.path.display();
-    Some(format!(
-        "strake examine {damaged} tells what is damaged; a device that shrank needs its size back; \
-         bring the other members"
-    ))
 }

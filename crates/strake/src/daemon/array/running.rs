@@ -25,6 +25,7 @@ use strake_runtime::{
 
 use crate::api::{ArrayJson, ExplainJson, SetAsideJson};
 use crate::common::errors::{Code, Failure};
+use crate::common::quoted;
 use crate::common::size;
 use crate::common::uses;
 use crate::daemon::array::emptied;
@@ -330,13 +331,19 @@ fn not_whole(found: &FoundArray, name: &ArrayName, aside: &[Aside]) -> Failure {
     opening::with_set_aside(Failure::new(code, what).cure(cure), found, aside)
 }
 
-/// Whether an array found would be started so. Its members are held for a moment, and nothing is
-/// written.
-pub(crate) fn may_start(dir: &Dir, found: &FoundArray, how: &Start) -> Result<(), Failure> {
+/// Whether an array found would be started so, and what would be wiped off its members then. They
+/// are held for a moment, and nothing is written.
+pub(crate) fn may_start(
+    dir: &Dir,
+    found: &FoundArray,
+    how: &Start,
+) -> Result<Vec<String>, Failure> {
     let Ready { opened, config, .. } = ready(dir, found, how)?;
+    let wiped = opened.to_wipe();
     let (members, aside) = (opened.members, opened.aside);
     let may = strake_runtime::may_serve(ServeConfig { members, ..config });
-    may.map_err(|error| opening::with_aside(error, found, &aside, &dir.seats(found.uuid)))
+    may.map_err(|error| opening::with_aside(error, found, &aside, &dir.seats(found.uuid)))?;
+    Ok(wiped)
 }
 
 /// A member that lost a copy of its superblock: where that was, and where the member is.
@@ -707,7 +714,8 @@ impl Running {
     fn not_used(&self, member: &MemberStatus) -> Option<SetAsideJson> {
         let (aside, slot) = (member.aside?, member.slot?);
         let is = |(found, _): &&(MemberUuid, PathBuf)| *found == member.member;
-        let device = self.found.iter().find(is)?.1.display().to_string();
+        let path = &self.found.iter().find(is)?.1;
+        let (device, quoted) = (path.display().to_string(), quoted(path));
         let name = self.name();
         let cure = match aside {
             engine::Aside::BlockSize { .. } | engine::Aside::TooSmall { .. } => format!(
@@ -716,9 +724,9 @@ impl Running {
                 slot.0
             ),
             engine::Aside::Past(Past::Other { .. }) => {
-                format!("strake add --force {name} {device} overwrites it and rebuilds it")
+                format!("strake add --force {name} {quoted} overwrites it and rebuilds it")
             }
-            _ => format!("strake add {name} {device} takes it in, and rebuilds what it lacks"),
+            _ => format!("strake add {name} {quoted} takes it in, and rebuilds what it lacks"),
         };
         Some(SetAsideJson {
             slot: Some(slot.0),

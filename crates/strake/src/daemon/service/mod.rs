@@ -35,12 +35,12 @@ use strake_runtime::{Device, MemberImage, OpenMode};
 use tokio::sync::Notify;
 
 use crate::api::*;
-use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
+use crate::common::{absolute, quoted};
 use crate::daemon::alerts::board::Board;
 use crate::daemon::array::running::{Limits, Running, Start};
-use crate::daemon::array::{left, running};
+use crate::daemon::array::{left, opening, running};
 use crate::daemon::changes::{Change, Changes};
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::pools::Tries;
@@ -206,7 +206,8 @@ impl Service {
         let found = find::group(members);
         if extra.is_empty() {
             *locked(&self.unread) = unread;
-            *locked(&self.found) = found.iter().map(FoundArray::stopped_json).collect();
+            let told = |array: &FoundArray| self.dir.told_destroyed(array.stopped_json());
+            *locked(&self.found) = found.iter().map(told).collect();
         }
         found
     }
@@ -276,15 +277,16 @@ impl Service {
 
     // ---- changing ----------------------------------------------------------------------------
 
-    /// Names in use.
-    fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self
-            .all_running()
-            .iter()
-            .map(|r| r.name().to_string())
-            .collect();
-        names.extend(self.scan(&[]).iter().map(|a| a.name().to_string()));
-        names
+    /// Names in use, and what is left of destroyed arrays by theirs.
+    fn names(&self) -> Vec<make::Taken> {
+        let running = self.all_running();
+        let running = running.iter().map(|r| make::Taken {
+            name: r.name(),
+            left: None,
+        });
+        let found = self.scan(&[]);
+        let found = found.iter().map(|a| self.dir.taken(a));
+        running.chain(found).collect()
     }
 
     /// Makes an array and starts it.
@@ -436,17 +438,25 @@ impl Service {
             named: !request.devices.is_empty(),
             ..self.how(request.export.clone(), request.force)
         };
+        let told = |failure| opening::with_strangers(failure, &found, &request.devices);
         if request.dry_run {
-            self.may_start(&found, &how)?;
-            return Ok(self.placed(found.stopped_json()));
+            let would_wipe = self.may_start(&found, &how).map_err(told)?;
+            return Ok(ArrayJson {
+                would_wipe,
+                ..self.placed(found.stopped_json())
+            });
         }
-        let started = self.start_found(&found, &how)?;
+        let started = self.start_found(&found, &how).map_err(told)?;
         keep_export(&self.dir, found.uuid, request.export.as_deref());
         Ok(self.placed(started.json()?))
     }
 
-    /// Whether an array found would be started so.
-    pub(super) fn may_start(&self, found: &FoundArray, how: &Start) -> Result<(), Failure> {
+    /// Whether an array found would be started so, and what would be wiped off its members.
+    pub(super) fn may_start(
+        &self,
+        found: &FoundArray,
+        how: &Start,
+    ) -> Result<Vec<String>, Failure> {
         self.check_serving(how.name.as_ref().unwrap_or(found.name()), found.uuid)?;
         running::may_start(&self.dir, found, how)
     }

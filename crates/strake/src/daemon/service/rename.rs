@@ -126,6 +126,9 @@ impl Service {
             let what = format!("another array called {new} is running");
             return Err(Failure::new(Code::NameExists, what).cure("choose another name"));
         }
+        if found.is_some() {
+            self.dir.not_destroyed(uuid, &old, false)?;
+        }
         check_free(&new, uuid, &all)?;
         found.as_ref().map_or(Ok(()), check_whole)?;
         if request.dry_run {

@@ -78,7 +78,12 @@ impl Service {
         if let Some(running) = &running {
             commands().try_for_each(|command| running.preflight(command))?;
         }
-        let array = self.superblock(name)?.name.to_string();
+        let superblock = self.superblock(name)?;
+        if !self.is_running(superblock.array) {
+            self.dir
+                .not_destroyed(superblock.array, &superblock.name, false)?;
+        }
+        let array = superblock.name.to_string();
         let before = self.settings(name)?;
         let places = Wanted::of_settings(wanted);
         let mut changed = wanted.places() && self.place(name, places, dry_run)?;

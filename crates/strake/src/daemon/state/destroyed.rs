@@ -1,9 +1,10 @@
 //! Which arrays were destroyed on this machine.
 //!
 //! A member that was away when its array was destroyed still carries its superblock. When it comes
-//! back the array must not: it is not started by itself, and `scan` and `start` say when it was
-//! destroyed. Nothing is wiped by itself: what comes back may be the only copy of data that
-//! somebody wants after all, or a drive from another machine.
+//! back the array must not: it is not started by itself nor with `--all`, what changes it is
+//! refused, and what tells of it says when it was destroyed. Nothing is wiped by itself: what comes
+//! back may be the only copy of data that somebody wants after all, or a drive from another
+//! machine.
 //!
 //! Invariant: a folder that cannot be read or written costs this protection and nothing else.
 
@@ -13,13 +14,14 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use strake_format::{ArrayName, ArrayUuid};
 
-use crate::api::ScanJson;
+use crate::api::{ArrayJson, ScanJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::files::read_file;
 use crate::daemon::state;
 use crate::daemon::state::Dir;
 use crate::drives::destroy::Destroyed;
 use crate::drives::find::FoundArray;
+use crate::drives::make::Taken;
 
 /// What is remembered of an array that was destroyed.
 #[derive(Serialize, Deserialize)]
@@ -92,6 +94,25 @@ impl Dir {
     pub(crate) fn not_destroyed_any_more(&self, array: ArrayUuid) {
         // Of most arrays there is none.
         let _ = fs::remove_file(self.destroyed_file(array));
+    }
+
+    /// Tells of a stopped array when it was destroyed: then it does not start as it is.
+    pub(crate) fn told_destroyed(&self, mut array: ArrayJson) -> ArrayJson {
+        if array.state == "stopped"
+            && let Ok(uuid) = array.uuid.parse::<ArrayUuid>()
+            && let Some(date) = self.date_destroyed(uuid)
+        {
+            array.destroyed = Some(date);
+            array.startable = Some(false);
+        }
+        array
+    }
+
+    /// The name that an array found takes, with what keeps it, if it was destroyed.
+    pub(crate) fn taken(&self, found: &FoundArray) -> Taken {
+        let name = found.name().clone();
+        let left = self.not_destroyed(found.uuid, &name, false).err();
+        Taken { name, left }
     }
 
     /// Tells of the arrays that are scanned when they were destroyed.

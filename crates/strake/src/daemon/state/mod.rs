@@ -24,6 +24,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use strake_format::{ArrayName, ArrayUuid};
 
+use crate::common::all_quoted;
 use crate::common::errors::{Code, Failure};
 use crate::common::files::{UNNAMED, read_file, replace_bytes};
 use crate::config;
@@ -337,11 +338,10 @@ impl Dir {
         tracing::warn!(%error, "the members' paths are not remembered");
         let file = |path: &PathBuf| fs::metadata(path).is_ok_and(|meta| meta.is_file());
         paths.iter().any(file).then(|| {
-            let shown: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
             format!(
                 "files among its members are not remembered ({error}), and not found by \
                  themselves: strake start {array} {}",
-                shown.join(" ")
+                all_quoted(paths)
             )
         })
     }

@@ -40,6 +40,7 @@ use strake_format::{ArrayUuid, MemberUuid, Past, Returns, past, returns};
 use strake_runtime::MemberImage;
 
 use crate::common::errors::{Code, Failure};
+use crate::common::quoted;
 use crate::daemon::array::running::Running;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::rounds::Rounds;
@@ -215,7 +216,7 @@ fn why_not(running: &Running, image: &MemberImage) -> String {
 
 /// How a device that is not taken back by itself gets into the array.
 fn back_by(running: &Running, member: &FoundMember) -> String {
-    let (name, path) = (running.name(), member.path.display());
+    let (name, path) = (running.name(), quoted(&member.path));
     let table = running.status().map(|status| status.superblock);
     match table.map(|table| returns(&member.image.superblock, &table)) {
         Ok(Returns::SplitBrain) => format!(
@@ -644,7 +645,6 @@ fn take_returned(service: &Service, array: &FoundArray, patient: bool) -> Return
                 others = Some(failure).filter(|failure| is_used(failure.code));
             }
         }
-        let path = member.path.display();
         let twice = running.not_in_service(&member.path, &member.image.superblock);
         let effect = match twice.and(others.map_or(Ok(()), Err)) {
             Ok(()) => why_not(&running, &member.image) + &back_by(&running, member),
@@ -653,7 +653,7 @@ fn take_returned(service: &Service, array: &FoundArray, patient: bool) -> Return
         service.events().note(Happened {
             array: Some(running.name().to_string()),
             event: "member_returned",
-            device: Some(path.to_string()),
+            device: Some(member.path.display().to_string()),
             effect: Some(effect),
             ..Happened::default()
         });

@@ -31,8 +31,8 @@ use crate::api::config::{
     RestoredJson, SlotDevice,
 };
 use crate::api::{ArrayJson, MemberJson, SettingsJson};
-use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
+use crate::common::{absolute, quoted};
 use crate::daemon::array::opening;
 use crate::daemon::array::running::Running;
 use crate::daemon::events::Happened;
@@ -478,13 +478,14 @@ impl Service {
         };
         match found.readiness() {
             // Its data is whole under a table of partitions: it is started, not made again.
-            Readiness::Incomplete if !force => match opening::way_on(found, &found.aside()) {
+            Readiness::Incomplete if !force => match found.way_on(&found.aside()) {
                 Some(_) => Err(opening::none_usable(found, &found.aside())),
                 None => Ok(None),
             },
             // A half that was left behind can be started and is not the array that was backed up.
             Readiness::Degraded if outlived() => Ok(None),
             Readiness::Complete | Readiness::Degraded => {
+                self.dir.not_destroyed(array, found.name(), false)?;
                 Ok(Some("is there: strake start serves it"))
             }
             Readiness::Conflicting => {
@@ -637,7 +638,7 @@ fn is_in_its_slot(array: &ArrayJson, serves: bool, told: &SlotDevice) -> Result<
     if of(slot).any(|m| is(&m)) {
         return Ok(());
     }
-    let path = path.display();
+    let (path, quoted) = (path.display(), quoted(&path));
     let is_there = match serves {
         true => format!("{name} serves"),
         false => format!("{name} is there, and strake start {name} serves it"),
@@ -657,10 +658,10 @@ fn is_in_its_slot(array: &ArrayJson, serves: bool, told: &SlotDevice) -> Result<
     let cure = match (other, of(slot).any(|m| m.device.is_some())) {
         (Some(other), _) => format!("{omit}, and {path} has slot {other}"),
         (None, true) => format!(
-            "{omit}; {start}strake replace {name} {slot} {path} puts it there, and rebuilds it"
+            "{omit}; {start}strake replace {name} {slot} {quoted} puts it there, and rebuilds it"
         ),
         (None, false) => {
-            format!("{omit}; {start}strake add {name} {path} takes it in, and rebuilds it")
+            format!("{omit}; {start}strake add {name} {quoted} takes it in, and rebuilds it")
         }
     };
     Err(Failure::new(Code::MembersDisagree, found).cure(cure))

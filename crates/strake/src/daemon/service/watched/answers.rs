@@ -113,7 +113,7 @@ impl Service {
 
     /// An array with what was said of it here.
     pub(crate) fn placed(&self, array: ArrayJson) -> ArrayJson {
-        let mut array = self.with_alerts(array);
+        let mut array = self.dir.told_destroyed(self.with_alerts(array));
         self.events.explain_pauses(&mut array);
         array.daemon = true;
         match array.uuid.parse() {
