@@ -568,17 +568,37 @@ pub(crate) fn shown_member(array: &ArrayJson, text: &str) -> Result<MemberJson, 
         Ok(slot) => m.slot == Some(slot),
         Err(_) => m.device.as_ref() == Some(&path),
     };
-    // The device that was in a slot is the slot's, too.
+    let mut members = array.members.iter().chain(&array.spares);
+    match members.find(is) {
+        Some(member) => Ok(member.clone()),
+        None => departed(array, text),
+    }
+}
+
+/// The slot that had a device last, which no member has now.
+pub(crate) fn departed(array: &ArrayJson, text: &str) -> Result<MemberJson, Failure> {
+    let path = absolute(Path::new(text)).display().to_string();
     let had = |m: &&MemberJson| m.was.as_ref().is_some_and(|was| was.device == path);
-    let members = || array.members.iter().chain(&array.spares);
-    members()
-        .find(is)
-        .or_else(|| members().find(had))
-        .cloned()
-        .ok_or_else(|| {
-            let found = format!("{text} is no slot or device of {}", array.name);
-            Failure::new(Code::MemberNotFound, found)
-        })
+    let slots: Vec<&MemberJson> = array.members.iter().filter(had).collect();
+    let name = &array.name;
+    let text = if text.is_empty() { "''" } else { text };
+    let failure = |found| Failure::new(Code::MemberNotFound, found);
+    match slots.as_slice() {
+        [slot] => Ok((*slot).clone()),
+        [] => Err(failure(format!("{text} is no slot or device of {name}"))
+            .cure(format!("strake show {name} lists slots and devices"))),
+        slots => {
+            let slots: Vec<String> = slots.iter().map(|m| slot_text(m)).collect();
+            let found = format!("{text} was in slots {} of {name}", slots.join(", "));
+            Err(failure(found).cure("name the slot"))
+        }
+    }
+}
+
+fn slot_text(member: &MemberJson) -> String {
+    member
+        .slot
+        .map_or_else(|| "?".to_owned(), |s| s.to_string())
 }
 
 #[cfg(test)]
