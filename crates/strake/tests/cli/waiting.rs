@@ -115,6 +115,7 @@ fn a_job_whose_array_does_not_answer_is_waited_for() {
     let mut wait = begin(&rig, &["scrub", "data", "start", "--wait"]);
     rig.until("the scrub", || scrubs(&rig, "data"));
     let Some(mut holder) = manager::hold(manager::thread(&rig, "strake-data-0")) else {
+        wait.kill().and_then(|()| wait.wait()).expect("it ends");
         return rig::skipped("no thread may be traced here");
     };
     // Each look of it takes as long as one of these.
