@@ -601,6 +601,40 @@ fn slot_text(member: &MemberJson) -> String {
         .map_or_else(|| "?".to_owned(), |s| s.to_string())
 }
 
+/// What an array that has failed answers to commands, with the way back.
+pub(crate) fn failed(array: &ArrayJson) -> Failure {
+    let name = &array.name;
+    let out = array.members.iter().filter_map(|member| {
+        // The last one keeps its slot: without it there is no array.
+        let last =
+            |was: &&WasJson| member.device.is_none() || member.device == Some(was.device.clone());
+        let was = member.was.as_ref().filter(last);
+        if member.state == "in_sync" && was.is_none() {
+            return None;
+        }
+        let device = was.map(|was| &was.device).or(member.device.as_ref());
+        let device = device
+            .map(|device| format!("{device}: "))
+            .unwrap_or_default();
+        let cause = was.and_then(|was| was.cause.as_ref());
+        let why = cause.unwrap_or(&member.state);
+        Some(format!("slot {} ({device}{why})", slot_text(member)))
+    });
+    let out: Vec<String> = out.collect();
+    let start = format!("strake stop {name}, then strake start {name}");
+    let (found, cure) = match out.as_slice() {
+        [] => (
+            format!("{name} has failed"),
+            format!("strake events says why; {start}"),
+        ),
+        out => (
+            format!("{name} has failed; out of service: {}", out.join(", ")),
+            format!("bring these members back, {start}"),
+        ),
+    };
+    Failure::new(Code::NotServing, found).cure(cure)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use strake_engine::create::{self, CreateSpec, Init};

@@ -1,12 +1,13 @@
-//! The member that a user means.
+//! The member that a user means, and what an array that has failed answers.
 //!
 //! Invariant: a device is taken for the slot that it was in only where it was in one slot alone,
 //! which has no device now: what is asked of one device is never done to another.
 
 use std::path::PathBuf;
 
-use strake_engine::event::{MemberRef, MemberStatus};
+use strake_engine::event::{ArrayState, CommandError, MemberRef, MemberStatus};
 use strake_format::Slot;
+use strake_runtime::Serving;
 
 use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running::Running;
@@ -63,6 +64,29 @@ impl Running {
         match (text.parse::<u8>(), member.device) {
             (Err(_), Some(device)) => Ok(MemberRef::Device(device)),
             _ => Running::reference(member),
+        }
+    }
+
+    /// Refuses an array that has failed, before anything else is said against what is asked.
+    pub(crate) fn not_failed(&self) -> Result<(), Failure> {
+        self.with(|s| match s.status_now()?.state {
+            ArrayState::Failed => Err(CommandError::NotServing.into()),
+            _ => Ok(()),
+        })
+    }
+
+    /// A refusal because nothing is served any more, of an array that has failed: the start that
+    /// the catalogue advises does nothing to one that is in service.
+    pub(super) fn explained(&self, serving: &Serving, failure: Failure) -> Failure {
+        if failure.code != Code::NotServing {
+            return failure;
+        }
+        match serving.status_now() {
+            Ok(status) if status.state == ArrayState::Failed => {
+                let array = self.shown(serving, &status);
+                view::failed(&self.dir.seats(self.uuid).shown(array))
+            }
+            _ => failure,
         }
     }
 }

@@ -651,7 +651,7 @@ impl Running {
         act: impl FnOnce(&Serving) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         match asked(&self.serving) {
-            Some(serving) => act(&serving),
+            Some(serving) => act(&serving).map_err(|failure| self.explained(&serving, failure)),
             None => Err(Failure::new(
                 Code::NotServing,
                 format!("{} is stopping", self.name()),
@@ -688,7 +688,7 @@ impl Running {
             })
         })
     }
-    fn shown(&self, s: &Serving, status: &Status) -> ArrayJson {
+    pub(super) fn shown(&self, s: &Serving, status: &Status) -> ArrayJson {
         let placed = view::placed(s.placed(), self.requests);
         let told = view::running(status, &s.export(), placed, |id| s.path(id));
         // One that came back since is not aside any more.
