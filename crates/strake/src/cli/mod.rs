@@ -25,6 +25,7 @@ use crate::common::shown;
 use crate::daemon::service::outcome;
 use crate::daemon::state::Dir;
 use crate::settings::words::parse_name;
+use crate::view;
 
 /// How it ended: 0, or 5 for "done, but the array is degraded".
 pub(crate) type Ended = Result<u8, Failure>;
@@ -132,6 +133,11 @@ impl Context {
     }
     pub(crate) fn array(&self, array: &ArrayJson) -> Ended {
         self.say_painted(array, output::array);
+        if array.state == "failed" {
+            // What is asked for does not come of starting it once more.
+            let failed = view::failed(array);
+            self.aside(&format!("{}; {}", failed.found, failed.cure));
+        }
         Ok(state_exit(array))
     }
 }

@@ -1,7 +1,8 @@
 //! `--wait`: until a job is over, and then how it ended.
 //!
 //! Order: newest event before the command → the command → looks at the array until nothing of the
-//! job is at work → the events since then, and the array as it is now, say how it ended.
+//! job is at work → the newest event of the job since then, and the array as it is now, say how it
+//! ended.
 //!
 //! Invariant: `done` is said only of what came to its end; whatever else became of it has a word, a
 //! reason and an exit status of its own. Deliberately absent: starting jobs (the commands).
@@ -16,7 +17,7 @@ use crate::cli::client::Client;
 use crate::cli::output;
 use crate::cli::output::Bar;
 use crate::cli::{Context, DONE, Ended, state_exit, url};
-use crate::common::errors::{Code, Exit, Failure};
+use crate::common::errors::{Exit, Failure};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -34,6 +35,12 @@ pub(crate) struct Wait<'a> {
     names: RefCell<BTreeSet<String>>,
     /// Events from here on are of this job, or of others beside it.
     since: u64,
+}
+
+/// What the newest event of a job says.
+enum Told {
+    Finished,
+    Stopped(Option<String>),
 }
 
 /// How it ended.
@@ -107,11 +114,13 @@ impl<'a> Wait<'a> {
     pub(crate) fn until_over(&self, kind: &str) -> Result<End, Failure> {
         let mut bar = Bar::new(kind, 0, self.context.json);
         let mut idle = Duration::ZERO;
+        let mut seen = false;
         let array = loop {
             let array = self.array()?;
             if is_over(&array) {
                 break array;
             }
+            seen |= array.jobs.iter().any(|job| job.kind == kind);
             let moves = kind == "init" && array.moving.is_some();
             let at_work = |job: &&JobJson| job.kind == kind && (!job.paused || moves);
             // A spare has the slot, and its rebuild is just about to begin.
@@ -129,7 +138,7 @@ impl<'a> Wait<'a> {
             thread::sleep(PAUSE);
         };
         bar.end();
-        self.end(array, kind)
+        self.end(array, kind, seen)
     }
 
     /// Waits until the array has the shape that it is to get: data moves no more, and what was
@@ -139,6 +148,7 @@ impl<'a> Wait<'a> {
         const KINDS: [&str; 3] = ["restripe", "rebuild", "resync"];
         let mut bar = Bar::new("restripe", 0, self.context.json);
         let mut idle = Duration::ZERO;
+        let mut last = None;
         let array = loop {
             let array = self.array()?;
             let mut jobs = array.jobs.iter();
@@ -147,6 +157,7 @@ impl<'a> Wait<'a> {
                 _ if is_over(&array) => break array,
                 (Some(job), _) => {
                     idle = Duration::ZERO;
+                    last = KINDS.into_iter().find(|kind| job.kind == *kind);
                     bar.at(job.done_bytes, job.total_bytes);
                 }
                 (None, None) => break array,
@@ -156,15 +167,13 @@ impl<'a> Wait<'a> {
             thread::sleep(PAUSE);
         };
         bar.end();
-        let kind = KINDS
-            .iter()
-            .find(|kind| array.jobs.iter().any(|job| job.kind == **kind));
-        let kind = kind.copied();
-        self.end(array, kind.unwrap_or("rebuild"))
+        let left = |kind: &&str| array.jobs.iter().any(|job| job.kind == *kind);
+        let kind = KINDS.iter().copied().find(left).or(last);
+        self.end(array, kind.unwrap_or("rebuild"), last.is_some())
     }
 
-    /// How a job that is not at work any more ended.
-    fn end(&self, array: ArrayJson, kind: &str) -> Result<End, Failure> {
+    /// How a job that is not at work any more, and may have been seen before, ended.
+    fn end(&self, array: ArrayJson, kind: &str, seen: bool) -> Result<End, Failure> {
         if array.state == "failed" {
             let reason = Some(format!("the array has failed: {kind} does not go on"));
             return Ok(End::new(array, "stopped", reason));
@@ -180,37 +189,63 @@ impl<'a> Wait<'a> {
             let reason = job.paused_by.as_deref().map(output::paused_by);
             return Ok(End::new(array, "paused", reason));
         }
-        match kind {
-            "scrub" | "accept" => self.end_by_event(array, kind),
-            "rebuild" => Ok(End::of_rebuild(array)),
-            _ => Ok(End::new(array, "done", None)),
+        let nothing_left = match kind {
+            "rebuild" => array.members.iter().all(|m| m.state == "in_sync"),
+            "init" => array.unwritten_bytes == 0,
+            _ => false,
+        };
+        if nothing_left {
+            return Ok(End::new(array, "done", None));
         }
+        let leaves_event = seen || matches!(kind, "scrub" | "accept" | "init");
+        let lacks = lacking(&array);
+        Ok(match (self.told(kind, leaves_event)?, lacks) {
+            (Some(Told::Finished), _) if matches!(kind, "scrub" | "accept") => {
+                // Its result was durable before the event.
+                let array = self.array()?;
+                let scrub = array.last_scrub.clone().filter(|_| kind == "scrub");
+                End {
+                    scrub,
+                    ..End::new(array, "done", None)
+                }
+            }
+            (Some(Told::Finished), lacks) => {
+                let shapes = matches!(kind, "restripe" | "rebuild");
+                End::new(array, "done", lacks.filter(|_| shapes))
+            }
+            (Some(Told::Stopped(why)), Some(lacks)) if kind == "rebuild" => {
+                let why = why.map(|why| format!("{why}; ")).unwrap_or_default();
+                End::new(array, "stopped", Some(why + &lacks))
+            }
+            (Some(Told::Stopped(why)), _) => End::new(array, "stopped", why),
+            (None, lacks) if kind == "rebuild" => End::new(array, "not_begun", lacks),
+            (None, _) if leaves_event => {
+                let reason = Some("no event says what became of it".to_owned());
+                End::new(array, "stopped", reason)
+            }
+            (None, _) => End::new(array, "done", None),
+        })
     }
 
-    /// Some jobs leave an event: that it finished, or why it stopped.
-    fn end_by_event(&self, array: ArrayJson, kind: &str) -> Result<End, Failure> {
+    /// What the newest event says of a job; one that is on its way is waited for.
+    fn told(&self, kind: &str, comes: bool) -> Result<Option<Told>, Failure> {
         let give_up = Instant::now() + PATIENCE;
         loop {
             let events = self.events()?;
-            for event in events.iter().rev().filter(|event| self.is_own(event)) {
+            let own = events.iter().rev().filter(|event| self.is_own(event));
+            let told = own.filter_map(|event| {
                 let (cause, effect) = (event.cause.as_deref(), event.effect.as_deref());
-                if event.event == "job_finished" && cause == Some(kind) {
-                    // Its result was durable before the event.
-                    let array = self.array()?;
-                    let scrub = array.last_scrub.clone().filter(|_| kind == "scrub");
-                    return Ok(End {
-                        scrub,
-                        ..End::new(array, "done", None)
-                    });
+                match event.event.as_str() {
+                    "job_finished" if cause == Some(kind) => Some(Told::Finished),
+                    "job_stopped" if effect == Some(kind) => {
+                        Some(Told::Stopped(cause.map(output::paused_by)))
+                    }
+                    _ => None,
                 }
-                if event.event == "job_stopped" && effect == Some(kind) {
-                    let reason = cause.map(output::paused_by);
-                    return Ok(End::new(array, "stopped", reason));
-                }
-            }
-            if Instant::now() > give_up {
-                let reason = Some("no event says what became of it".to_owned());
-                return Ok(End::new(array, "stopped", reason));
+            });
+            let told = told.into_iter().next();
+            if told.is_some() || !comes || Instant::now() > give_up {
+                return Ok(told);
             }
             thread::sleep(PAUSE);
         }
@@ -220,6 +255,20 @@ impl<'a> Wait<'a> {
 /// Nothing of it goes on: it has failed, or was stopped.
 fn is_over(array: &ArrayJson) -> bool {
     matches!(array.state.as_str(), "failed" | "stopped")
+}
+
+/// The slot that has no member in sync, and what it waits for.
+fn lacking(array: &ArrayJson) -> Option<String> {
+    let slot = array.members.iter().find(|m| m.state != "in_sync")?;
+    let shown = slot.slot.map_or_else(|| "?".to_owned(), |s| s.to_string());
+    let (state, name) = (&slot.state, &array.name);
+    Some(match (array.spares.is_empty(), slot.spare_in_s) {
+        (true, _) => format!(
+            "slot {shown} is {state} and there is no spare: strake add {name} DEV gives it one"
+        ),
+        (false, Some(s)) => format!("slot {shown} is {state}, and a spare waits {s} s for it"),
+        (false, None) => format!("slot {shown} is {state}, and no spare has taken its place"),
+    })
 }
 
 impl End {
@@ -232,29 +281,6 @@ impl End {
         }
     }
 
-    fn of_rebuild(array: ArrayJson) -> End {
-        let lacks = |m: &&MemberJson| m.state != "in_sync";
-        let Some(slot) = array.members.iter().find(lacks) else {
-            return End::new(array, "done", None);
-        };
-        let shown = slot.slot.map_or_else(|| "?".to_owned(), |s| s.to_string());
-        let reason = match (array.spares.is_empty(), slot.spare_in_s) {
-            (true, _) => format!(
-                "slot {shown} is {} and there is no spare: strake add {} DEV gives it one",
-                slot.state, array.name
-            ),
-            (false, Some(s)) => format!(
-                "slot {shown} is {}, and a spare waits {s} s for it",
-                slot.state
-            ),
-            (false, None) => format!(
-                "slot {shown} is {}, and no spare has taken its place",
-                slot.state
-            ),
-        };
-        End::new(array, "not_begun", Some(reason))
-    }
-
     /// Came it to its end?
     pub(crate) fn is_done(&self) -> bool {
         self.word == "done"
@@ -265,6 +291,7 @@ impl End {
         let mut what = outcome.what.clone();
         let word = self.word.replace('_', " ");
         what.push_str(&match &self.reason {
+            Some(reason) if self.is_done() => format!("; it is {word}, but {reason}"),
             Some(reason) => format!("; it is {word}: {reason}"),
             None => format!("; it is {word}"),
         });
@@ -292,17 +319,17 @@ impl End {
         }
     }
 
-    /// An error where it is not done: for a command that made something first.
-    pub(crate) fn needs_done(self, kind: &str) -> Result<ArrayJson, Failure> {
-        if self.is_done() {
-            return Ok(self.array);
-        }
-        let reason = self.reason.unwrap_or_else(|| self.word.to_owned());
-        let found = format!(
-            "the array {} is made, and its {kind} is not done: {reason}",
-            self.array.name
-        );
-        let cure = format!("strake show {} says how far it is", self.array.name);
-        Err(Failure::new(Code::NotServing, found).cure(cure))
+    /// Why it is not done, for a command that made something first; and the array.
+    pub(crate) fn left(self, kind: &str) -> (ArrayJson, Option<String>) {
+        let note = (!self.is_done()).then(|| {
+            let reason = self.reason.as_ref().map(|reason| format!(": {reason}"));
+            format!(
+                "{kind} is {}{}; strake show {} says how far it is",
+                self.word,
+                reason.unwrap_or_default(),
+                self.array.name
+            )
+        });
+        (self.array, note)
     }
 }

@@ -190,11 +190,9 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         })?;
     }
     let mut created = ask(&request)?;
+    let mut exit = None;
     if let Some(client) = client.filter(|_| wait) {
-        let wait = Wait::new(context, &client, &request.name)?;
-        for kind in ["init", "resync"] {
-            created.array = wait.until_over(kind)?.needs_done(kind)?;
-        }
+        exit = await_init(context, &client, &request, &mut created)?;
     }
     context.notes(&created.notes);
     context.say_painted(&created, |c, paint| {
@@ -209,7 +207,28 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         }
         text
     });
-    Ok(state_exit(&created.array))
+    Ok(exit.unwrap_or_else(|| state_exit(&created.array)))
+}
+
+/// Waits for what --init began. Answers the exit status of how it ended, which the notes say.
+fn await_init(
+    context: &Context,
+    client: &Client,
+    request: &CreateRequest,
+    created: &mut CreatedJson,
+) -> Result<Option<u8>, Failure> {
+    let wait = Wait::new(context, client, &request.name)?;
+    let kind = match request.init.as_deref() {
+        Some("zero") => "init",
+        Some("sync") => "resync",
+        _ => return Ok(None),
+    };
+    let end = wait.until_over(kind)?;
+    let exit = end.exit();
+    let (array, left) = end.left(kind);
+    created.array = array;
+    created.notes.extend(left);
+    Ok(Some(exit))
 }
 
 fn show(context: &Context, name: Option<&str>) -> Ended {

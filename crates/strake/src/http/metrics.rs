@@ -135,14 +135,6 @@ const FAMILIES: &[(&str, &str)] = &[
     (RECENT_READS, "Recent reads of the member, by quantiles."),
     (RECENT_WRITES, "Recent writes of the member, by quantiles."),
     (
-        "strake_member_read_latency_us",
-        "The same in microseconds: superseded, kept for programs that read it.",
-    ),
-    (
-        "strake_member_write_latency_us",
-        "The same in microseconds: superseded, kept for programs that read it.",
-    ),
-    (
         "strake_undecided_bytes",
         "Bytes in regions that were rebuilt from strips that do not agree.",
     ),
@@ -692,17 +684,9 @@ fn member_metrics(
     if let Some(wear) = told.and_then(|told| told.wear) {
         wear_metrics(families, &labels, &wear);
     }
-    for (recent, superseded, latency) in [
-        (
-            RECENT_READS,
-            "strake_member_read_latency_us",
-            member.read_latency,
-        ),
-        (
-            RECENT_WRITES,
-            "strake_member_write_latency_us",
-            member.write_latency,
-        ),
+    for (recent, latency) in [
+        (RECENT_READS, member.read_latency),
+        (RECENT_WRITES, member.write_latency),
     ] {
         let Some(latency) = latency else { continue };
         for (quantile, us) in [
@@ -712,7 +696,6 @@ fn member_metrics(
         ] {
             let labels = format!("{labels},quantile=\"{quantile}\"");
             families.push(recent, &labels, seconds(us * 1000));
-            families.push(superseded, &labels, us);
         }
     }
 }

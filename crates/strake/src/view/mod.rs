@@ -570,17 +570,71 @@ pub(crate) fn shown_member(array: &ArrayJson, text: &str) -> Result<MemberJson, 
         Ok(slot) => m.slot == Some(slot),
         Err(_) => m.device.as_ref() == Some(&path),
     };
-    // The device that was in a slot is the slot's, too.
+    let mut members = array.members.iter().chain(&array.spares);
+    match members.find(is) {
+        Some(member) => Ok(member.clone()),
+        None => departed(array, text),
+    }
+}
+
+/// The slot that had a device last, which no member has now.
+pub(crate) fn departed(array: &ArrayJson, text: &str) -> Result<MemberJson, Failure> {
+    let path = absolute(Path::new(text)).display().to_string();
     let had = |m: &&MemberJson| m.was.as_ref().is_some_and(|was| was.device == path);
-    let members = || array.members.iter().chain(&array.spares);
-    members()
-        .find(is)
-        .or_else(|| members().find(had))
-        .cloned()
-        .ok_or_else(|| {
-            let found = format!("{text} is no slot or device of {}", array.name);
-            Failure::new(Code::MemberNotFound, found)
-        })
+    let slots: Vec<&MemberJson> = array.members.iter().filter(had).collect();
+    let name = &array.name;
+    let text = if text.is_empty() { "''" } else { text };
+    let failure = |found| Failure::new(Code::MemberNotFound, found);
+    match slots.as_slice() {
+        [slot] => Ok((*slot).clone()),
+        [] => Err(failure(format!("{text} is no slot or device of {name}"))
+            .cure(format!("strake show {name} lists slots and devices"))),
+        slots => {
+            let slots: Vec<String> = slots.iter().map(|m| slot_text(m)).collect();
+            let found = format!("{text} was in slots {} of {name}", slots.join(", "));
+            Err(failure(found).cure("name the slot"))
+        }
+    }
+}
+
+fn slot_text(member: &MemberJson) -> String {
+    member
+        .slot
+        .map_or_else(|| "?".to_owned(), |s| s.to_string())
+}
+
+/// What an array that has failed answers to commands, with the way back.
+pub(crate) fn failed(array: &ArrayJson) -> Failure {
+    let name = &array.name;
+    let out = array.members.iter().filter_map(|member| {
+        // The last one keeps its slot: without it there is no array.
+        let last =
+            |was: &&WasJson| member.device.is_none() || member.device == Some(was.device.clone());
+        let was = member.was.as_ref().filter(last);
+        if member.state == "in_sync" && was.is_none() {
+            return None;
+        }
+        let device = was.map(|was| &was.device).or(member.device.as_ref());
+        let device = device
+            .map(|device| format!("{device}: "))
+            .unwrap_or_default();
+        let cause = was.and_then(|was| was.cause.as_ref());
+        let why = cause.unwrap_or(&member.state);
+        Some(format!("slot {} ({device}{why})", slot_text(member)))
+    });
+    let out: Vec<String> = out.collect();
+    let start = format!("strake stop {name}, then strake start {name}");
+    let (found, cure) = match out.as_slice() {
+        [] => (
+            format!("{name} has failed"),
+            format!("strake events says why; {start}"),
+        ),
+        out => (
+            format!("{name} has failed; out of service: {}", out.join(", ")),
+            format!("bring these members back, {start}"),
+        ),
+    };
+    Failure::new(Code::NotServing, found).cure(cure)
 }
 
 #[cfg(test)]

@@ -176,6 +176,54 @@ fn show_remembers_what_was_in_a_slot_also_after_restarts_and_locate_goes_by_it()
         .refused(3, "array-not-found");
 }
 
+/// `remove` advised `fail`, and did not know the device afterwards.
+#[test]
+fn a_device_that_left_its_slot_is_still_a_name_of_it() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let d = rig.files(5);
+    rig.create("data", "5", NBD, &d[..3]).ok();
+    rig.run(&["remove", "data", &d[1]])
+        .refused(4, "member-in-use");
+    rig.run(&["fail", "data", &d[1]]).ok();
+    let again = rig.run(&["fail", "data", &d[1]]).ok().json();
+    assert_eq!(again["changed"], false, "{again}");
+    let dry = ["replace", "data", &d[1], &d[3], "--dry-run"];
+    let would = rig.run(&dry).ok().json();
+    assert!(would["what"].to_string().contains("slot 1"), "{would}");
+    rig.run(&["reset", "data", &d[1]]).ok();
+    let located = rig.run(&["locate", "data", &d[1], "on"]);
+    assert!(located.err.contains(&d[1]), "{located:?}");
+    rig.run(&["remove", "data", &d[1]]).ok();
+    let missing = || rig.show("data")["members"][1].clone();
+    assert_eq!(missing()["state"], "missing");
+    // Which drive it was is still asked.
+    assert_eq!(missing()["was"]["device"], d[1].as_str());
+    let located = rig.run(&["locate", "data", "1", "on"]);
+    assert!(located.err.contains(&d[1]), "{located:?}");
+    rig.run(&["replace", "data", &d[1], &d[3]]).ok();
+    rig.until_state("data", "optimal");
+    // What is asked of one device is not done to another.
+    for command in [
+        &["fail", "data", &d[1]][..],
+        &["remove", "data", &d[1]],
+        &["reset", "data", &d[1]],
+        &["replace", "data", &d[1], &d[4]],
+    ] {
+        let error = rig.run(command).refused(3, "member-not-found").json_error();
+        let found = error["found"].to_string();
+        let has = format!("was in slot 1 of data, which has {} now", d[3]);
+        assert!(found.contains(&has), "{error}");
+    }
+    let located = rig.run(&["locate", "data", &d[1], "on"]);
+    assert!(
+        located.err.contains(&d[1]) && !located.err.contains(&d[3]),
+        "{located:?}"
+    );
+    // It has no slot: another array, or this one, may take it.
+    rig.run(&["add", "data", &d[1], "--force"]).ok();
+}
+
 /// A member that failed a write told nothing of what the kernel had answered.
 #[test]
 fn a_failed_member_keeps_its_errno_in_events_and_show() {

@@ -487,3 +487,42 @@ fn without_root_other_peoples_devices_are_refused_and_own_files_work() {
     let made = as_nobody(&["create", "a", "--level", "1", &files[0], &files[1]]);
     assert_eq!(made.code, 0, "{made:?}");
 }
+
+/// What has no serial number was the same as anything else that has none.
+#[test]
+fn another_drive_that_has_the_name_of_one_that_failed_is_not_located_for_it() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    let Some(first) = Loop::over(&files[2], &[]) else {
+        return;
+    };
+    let number = first.device.trim_start_matches("/dev/loop").to_owned();
+    let devices = [files[0].clone(), files[1].clone(), first.device.clone()];
+    rig.create("reused", "5", &["--export", "none"], &devices)
+        .ok();
+    rig.run(&["fail", "reused", "2"]).ok();
+    let locate = |member: &str| {
+        let run = rig.run(&["locate", "reused", member, "on", "--dry-run"]);
+        let run = run.refused(1, "no-locate-light");
+        run.json_error()["found"].to_string()
+    };
+    let unknown = "nothing proves that";
+    // It is still there, as its superblock says.
+    for member in ["2", &devices[2]] {
+        let found = locate(member);
+        assert!(!found.contains(unknown), "{found}");
+    }
+    drop(first);
+    let number = number.parse().expect("a number");
+    let Some(_other) = Loop::numbered(number, &files[3]) else {
+        return skipped("the loop device was taken meanwhile");
+    };
+    for member in ["2", &devices[2]] {
+        let found = locate(member);
+        assert!(
+            found.contains(unknown) && found.contains("slot 2"),
+            "{found}"
+        );
+    }
+}

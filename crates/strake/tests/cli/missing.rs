@@ -1,4 +1,5 @@
-//! Arrays that were served here and of which no member is found.
+//! Arrays that were served here and of which no member is found, and one that loses more than its
+//! level survives while it serves.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -166,4 +167,79 @@ fn an_array_whose_devices_were_cleaned_or_taken_is_not_expected() {
     assert_eq!(rig.show("new")["not_found"], false, "one member is there");
     rig.run(&["drive", "clean", "--yes", &devices[1]]).ok();
     assert_eq!(rig.run(&["show"]).json(), serde_json::json!([]));
+}
+
+/// Every command advised `strake start`, which did nothing to an array in service.
+#[test]
+fn an_array_that_has_failed_names_its_members_and_the_way_back() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let d = rig.files(6);
+    rig.create("data", "5", NBD, &d[..3]).ok();
+    let written = ["write -P 0x5a 0 8M", "flush"];
+    if rig.qemu_io("data", &written).is_none() {
+        return;
+    }
+    for device in &d[1..3] {
+        fs::copy(device, format!("{device}.kept")).expect("copied");
+        let file = fs::OpenOptions::new().write(true).open(device);
+        file.and_then(|file| file.set_len(0)).expect("truncated");
+    }
+    rig.until("it fails", || {
+        rig.run(&["scrub", "data"]);
+        rig.show("data")["state"] == "failed"
+    });
+    let way = "bring these members back, strake stop data, then strake start data";
+    let commands: [&[&str]; 16] = [
+        &["scrub", "data"],
+        &["scrub", "data", "accept", "-y"],
+        &["rebuild", "data", "--wait"],
+        &["init", "data", "start", "--wait"],
+        &["add", "data", &d[3]],
+        &["replace", "data", "0", &d[4]],
+        &["restripe", "data", "--add", &d[5], "--wait"],
+        &["restripe", "data", "--level", "6", &d[5]],
+        &["grow", "data"],
+        &["volume", "create", "data", "v", "--size", "10M"],
+        &["fail", "data", "0"],
+        &["remove", "data", "1"],
+        &["remove", "data", &d[2]],
+        &["set", "data", "rebuild_priority=7"],
+        &["rename", "data", "other"],
+        &["reset", "data"],
+    ];
+    for command in commands {
+        let run = rig.run(command).refused(4, "array-not-serving");
+        let error = run.json_error();
+        let found = error["found"].as_str().expect("text");
+        assert!(found.contains("data has failed"), "{command:?}: {error}");
+        for (slot, device) in [(1, &d[1]), (2, &d[2])] {
+            let out = format!("slot {slot} ({device}: shrunk)");
+            assert!(found.contains(&out), "{command:?}: {error}");
+        }
+        assert_eq!(error["cure"], way, "{command:?}");
+    }
+    for verb in ["start", "import"] {
+        let run = rig.run(&[verb, "data"]);
+        assert!(run.code == 6 && run.err.contains(way), "{run:?}");
+    }
+    for device in &d[1..3] {
+        fs::copy(format!("{device}.kept"), device).expect("copied");
+    }
+    rig.run(&["stop", "data"]).ok();
+    let started = rig.run(&["start", "data"]);
+    assert!(matches!(started.code, 0 | 5), "{started:?}");
+    rig.qemu_io("data", &["read -P 0x5a 0 8M"]);
+    // One that went before the other is told of, and put back so.
+    let told = || {
+        let events = rig.events();
+        let back = events.iter().find(|e| e["event"] == "member_returned");
+        back.and_then(|e| e["device"].as_str().map(str::to_owned))
+    };
+    if started.code == 5 {
+        rig.until("it is told", || told().is_some());
+        rig.run(&["add", "data", &told().expect("a device")]).ok();
+    }
+    rig.until_state("data", "optimal");
+    rig.qemu_io("data", &["read -P 0x5a 0 8M"]);
 }

@@ -147,8 +147,12 @@ fn raid_5_becomes_raid_6_and_survives_two_members_less() {
         .refused(2, "level-unknown");
     rig.run(&["restripe", "data", "--level", "6", &devices[0]])
         .refused(4, "member-in-use");
-    let run = rig.run(&["restripe", "data", "--level", "6", &small]);
-    run.refused(2, "device-too-small");
+    for wanted in [&["--level", "6"][..], &["--add"]] {
+        let args = [&["restripe", "data"], wanted, &[&small]].concat();
+        let run = rig.run(&args).refused(2, "device-too-small");
+        let found = run.json_error()["found"].to_string();
+        assert!(found.contains(&small), "{found}");
+    }
     let dry = ["restripe", "data", "--level", "6", "--dry-run", &fourth];
     assert_eq!(rig.run(&dry).ok().json()["changed"], false);
     assert_eq!(rig.show("data")["level"], "5");

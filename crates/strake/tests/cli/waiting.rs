@@ -40,10 +40,14 @@ fn slow(rig: &Rig, name: &str, gib: u64) {
 }
 
 fn scrubs(rig: &Rig, name: &str) -> bool {
-    let jobs = rig.show(name)["jobs"].clone();
-    let jobs = jobs.as_array().expect("a list");
-    jobs.iter()
-        .any(|job| job["kind"] == "scrub" && job["paused"] == false)
+    works(rig, name, "scrub")
+}
+
+fn works(rig: &Rig, name: &str, kind: &str) -> bool {
+    let shown = rig.run(&["show", name]);
+    let shown: Value = serde_json::from_str(&shown.out).unwrap_or_default();
+    let mut jobs = shown["jobs"].as_array().into_iter().flatten();
+    jobs.any(|job| job["kind"] == kind && job["paused"] == false)
 }
 
 /// It went by the name, and ended with `array-not-found`.
@@ -111,6 +115,7 @@ fn a_job_whose_array_does_not_answer_is_waited_for() {
     let mut wait = begin(&rig, &["scrub", "data", "start", "--wait"]);
     rig.until("the scrub", || scrubs(&rig, "data"));
     let Some(mut holder) = manager::hold(manager::thread(&rig, "strake-data-0")) else {
+        wait.kill().and_then(|()| wait.wait()).expect("it ends");
         return rig::skipped("no thread may be traced here");
     };
     // Each look of it takes as long as one of these.
@@ -125,4 +130,92 @@ fn a_job_whose_array_does_not_answer_is_waited_for() {
     let ended = end(wait);
     assert_eq!(ended.code, 11, "{ended:?}");
     assert_eq!(ended.json()["ended"], "stopped", "{ended:?}");
+}
+
+/// It was `done`, with 0: only a scrub was asked how it ended.
+#[test]
+fn zeroing_that_is_stopped_is_not_done() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files: Vec<String> = (0..3)
+        .map(|n| rig.file(&format!("data{n}"), 8 << 30))
+        .collect();
+    rig.create("data", "5", &["--export", "none", "--init", "lazy"], &files)
+        .ok();
+    rig.run(&["set", "data", "init_priority=1"]).ok();
+    let wait = begin(&rig, &["init", "data", "start", "--wait"]);
+    rig.until("zeroing", || works(&rig, "data", "init"));
+    rig.run(&["init", "data", "stop"]).ok();
+    let ended = end(wait);
+    assert_eq!(ended.code, 11, "{ended:?}");
+    let json = ended.json();
+    assert_eq!(json["ended"], "stopped", "{json}");
+    let what = json["what"].to_string();
+    assert!(what.contains("a user stopped it"), "{what}");
+    rig.run(&["stop", "data"]).ok();
+    rig.run(&["destroy", "data", "-y"]).ok();
+
+    let mut args = vec!["create", "made", "--level", "5", "--export", "none"];
+    args.extend(["--init", "zero", "--wait"]);
+    args.extend(files.iter().map(String::as_str));
+    let wait = begin(&rig, &args);
+    rig.until("zeroing", || works(&rig, "made", "init"));
+    rig.run(&["init", "made", "stop"]).ok();
+    let ended = end(wait);
+    assert_eq!(ended.code, 11, "{ended:?}");
+    let json = ended.json();
+    let note = json["notes"][0].to_string();
+    assert!(
+        note.contains("init is stopped: a user stopped it"),
+        "{json}"
+    );
+    assert_eq!(json["name"], "made", "{json}");
+}
+
+/// One that stood half-way when its device failed was `not begun`.
+#[test]
+fn a_rebuild_that_loses_its_device_was_begun() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    slow(&rig, "data", 8);
+    rig.run(&["set", "data", "rebuild_priority=1"]).ok();
+    rig.run(&["fail", "data", "2"]).ok();
+    let fresh = rig.file("fresh", 8 << 30);
+    rig.run(&["add", "data", &fresh]).ok();
+    let wait = begin(&rig, &["rebuild", "data", "--wait"]);
+    rig.until("the rebuild", || works(&rig, "data", "rebuild"));
+    rig.run(&["fail", "data", "2"]).ok();
+    let ended = end(wait);
+    assert_eq!(ended.code, 5, "{ended:?}");
+    let json = ended.json();
+    assert_eq!(json["ended"], "stopped", "{json}");
+    let what = json["what"].to_string();
+    assert!(
+        what.contains("the members changed; slot 2 is failed and there is no spare"),
+        "{what}"
+    );
+}
+
+/// The same of the parity that a level gets.
+#[test]
+fn a_level_whose_new_parity_loses_its_device_was_begun() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    slow(&rig, "data", 8);
+    rig.run(&["set", "data", "rebuild_priority=1"]).ok();
+    let fresh = rig.file("fresh", 8 << 30);
+    let wait = begin(
+        &rig,
+        &["restripe", "data", "--level", "6", &fresh, "--wait"],
+    );
+    rig.until("the rebuild", || works(&rig, "data", "rebuild"));
+    rig.run(&["fail", "data", "3"]).ok();
+    let ended = end(wait);
+    assert_eq!(ended.code, 5, "{ended:?}");
+    let json = ended.json();
+    assert_eq!(json["ended"], "stopped", "{json}");
+    assert!(
+        json["what"].to_string().contains("slot 3 is failed"),
+        "{json}"
+    );
 }

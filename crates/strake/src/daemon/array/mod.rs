@@ -3,6 +3,7 @@
 pub(crate) mod emptied;
 pub(crate) mod left;
 pub(crate) mod links;
+pub(crate) mod meant;
 pub(crate) mod opening;
 pub(crate) mod running;
 pub(crate) mod seats;

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use strake_engine as engine;
 use strake_engine::Geometry;
 use strake_engine::event::{
-    Changed, Command, EventKind, MemberRef, MemberState, MemberStatus, RegionCounts, Status,
+    Changed, Command, EventKind, MemberState, MemberStatus, RegionCounts, Status,
 };
 use strake_engine::units::DeviceId;
-use strake_format::{ArrayName, ArrayUuid, MemberUuid, Past, Slot, Superblock};
+use strake_format::{ArrayName, ArrayUuid, MemberUuid, Past, Superblock};
 use strake_runtime::{
     Counters, Device, EventRecord, ExportKind, Heartbeat, MemberImage, RequestLatencies,
     ServeConfig, Serving, Stopped,
@@ -156,6 +156,8 @@ pub(crate) struct Running {
     pub(crate) looks: emptied::Looks,
     /// Under way at most.
     requests: Option<u32>,
+    /// What was in its slots is kept there.
+    pub(super) dir: Dir,
     /// Members that were found when it was started: those that were set aside, and where each was.
     aside: Arc<[Aside]>,
     found: Vec<(MemberUuid, PathBuf)>,
@@ -540,6 +542,7 @@ pub(crate) fn start(
         volumes: Volumes::default(),
         looks: emptied::Looks::default(),
         requests,
+        dir: dir.clone(),
         aside,
         found: paths.collect(),
         since: Instant::now(),
@@ -655,7 +658,7 @@ impl Running {
         act: impl FnOnce(&Serving) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         match asked(&self.serving) {
-            Some(serving) => act(&serving),
+            Some(serving) => act(&serving).map_err(|failure| self.explained(&serving, failure)),
             None => Err(Failure::new(
                 Code::NotServing,
                 format!("{} is stopping", self.name()),
@@ -692,7 +695,7 @@ impl Running {
             })
         })
     }
-    fn shown(&self, s: &Serving, status: &Status) -> ArrayJson {
+    pub(super) fn shown(&self, s: &Serving, status: &Status) -> ArrayJson {
         let placed = view::placed(s.placed(), self.requests);
         let told = view::running(status, &s.export(), placed, |id| s.path(id));
         // One that came back since is not aside any more.
@@ -830,53 +833,16 @@ impl Running {
         let path = self.with(|s| Ok(s.path(device)))?;
         Ok(path.map_or_else(|| "no device".to_owned(), |path| path.display().to_string()))
     }
-    /// The member that a user means by a slot number or a device.
-    pub(crate) fn member(&self, text: &str) -> Result<MemberStatus, Failure> {
-        let wanted = std::path::absolute(text).unwrap_or_else(|_| PathBuf::from(text));
-        let wanted_id = sysfs::identity(&wanted).ok();
-        let found = self.with(|s| {
-            let is = |m: &&MemberStatus| match text.parse::<u8>() {
-                Ok(slot) => m.slot == Some(Slot(slot)),
-                Err(_) => m.device.and_then(|id| s.path(id)).is_some_and(|path| {
-                    path == wanted
-                        || (wanted_id.is_some() && sysfs::identity(&path).ok() == wanted_id)
-                }),
-            };
-            Ok(s.status_now()?.members.iter().find(is).cloned())
-        })?;
-        found.ok_or_else(|| {
-            let text = if text.is_empty() { "''" } else { text };
-            let found = format!("{text} is no slot or device of {}", self.name());
-            let cure = format!("strake show {} lists slots and devices", self.name());
-            Failure::new(Code::MemberNotFound, found).cure(cure)
-        })
-    }
-    /// How commands name that member.
-    pub(crate) fn reference(member: &MemberStatus) -> Result<MemberRef, Failure> {
-        match (member.slot, member.device) {
-            (Some(slot), _) => Ok(MemberRef::Slot(slot)),
-            (None, Some(device)) => Ok(MemberRef::Device(device)),
-            (None, None) => Err(Failure::new(Code::MemberNotFound, "the spare is not there")),
-        }
-    }
-    /// The same, where a device means that very device: in a slot that is being replaced there are
-    /// two.
-    pub(crate) fn exact_reference(member: &MemberStatus, text: &str) -> Result<MemberRef, Failure> {
-        match (text.parse::<u8>(), member.device) {
-            (Err(_), Some(device)) => Ok(MemberRef::Device(device)),
-            _ => Running::reference(member),
-        }
-    }
     /// Is this device in service here already?
     pub(crate) fn serves(&self, path: &Path) -> bool {
         path.to_str()
-            .and_then(|text| self.member(text).ok())
+            .and_then(|text| self.present(text).ok().flatten())
             .is_some_and(|member| in_service(&member))
     }
     /// Refuses a device that is in service here already, where another one is wanted.
     pub(crate) fn not_joined(&self, path: &Path) -> Result<(), Failure> {
-        let member = path.to_str().and_then(|text| self.member(text).ok());
-        let Some(member) = member.filter(in_service) else {
+        let member = path.to_str().and_then(|text| self.present(text).ok());
+        let Some(member) = member.flatten().filter(in_service) else {
             return Ok(());
         };
         let (name, shown) = (self.name(), path.display());

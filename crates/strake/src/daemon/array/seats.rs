@@ -4,8 +4,8 @@
 //! label on a drive carries. So what a drive calls itself is written down while it is there.
 //!
 //! Invariants: kept where state is kept, so it outlives restarts; written when a device takes a
-//! slot or leaves it, never by looking; what left a slot is remembered until its member is removed,
-//! comes back, or another device leaves. Nothing here decides anything about members.
+//! slot or leaves it, never by looking; what left a slot is remembered until it comes back, or
+//! another device leaves. Nothing here decides anything about members.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,10 @@ use crate::api::{ArrayJson, WasJson};
 use crate::common::time::rfc3339;
 use crate::daemon::events;
 use crate::daemon::state::Dir;
+use crate::drives::find;
 use crate::drives::find::Aside;
 use crate::drives::machine::locate;
+use crate::drives::machine::looks::Looks;
 use crate::drives::machine::sysfs;
 
 /// A device in a slot.
@@ -65,9 +67,27 @@ impl Seat {
         }
     }
 
-    /// Is the drive that is at its path now the same, as far as that can be known?
-    pub(crate) fn is_there(&self) -> bool {
-        self.device.exists() && sysfs::model_and_serial(&self.device).1 == self.serial
+    /// Is the drive that is at its path now provably the same? Where it has no serial number, what
+    /// lies on it says so: it is a member that was in the slot.
+    pub(crate) fn is_there(&self, array: ArrayUuid, slot: Option<u8>) -> bool {
+        let serial = match self.device.exists() {
+            true => sysfs::model_and_serial(&self.device).1,
+            false => return false,
+        };
+        match (&serial, &self.serial) {
+            (Some(now), Some(was)) => now == was,
+            (None, None) => {
+                // One that has failed may not answer.
+                let looked = Looks::default().each(std::slice::from_ref(&self.device), find::look);
+                let image = looked.found.into_iter().next();
+                image.and_then(Result::ok).flatten().is_some_and(|image| {
+                    let own = image.superblock;
+                    let was = own.slot_of(own.member).map(|slot| slot.0);
+                    own.array == array && was.is_some() && was == slot
+                })
+            }
+            _ => false,
+        }
     }
 }
 
@@ -127,8 +147,11 @@ impl Seats {
                 | EventKind::Rebuilt { slot, .. },
                 Some(device),
             ) => self.take(*slot, Seat::of(device)),
-            (EventKind::Removed { slot: Some(slot) }, _) => {
-                self.0.remove(&slot.0);
+            // Which drive was there is still asked.
+            (EventKind::Removed { slot: Some(slot) }, _)
+                if self.0.get(&slot.0).is_some_and(|place| place.now.is_some()) =>
+            {
+                self.leave(*slot, None, event, aside);
             }
             _ => {}
         }
@@ -142,6 +165,13 @@ impl Seats {
             .now
             .as_ref()
             .or(place.was.as_ref().map(|was| &was.seat))
+    }
+
+    /// What left a slot last.
+    pub(crate) fn departed(&self, slot: u8) -> Option<&Seat> {
+        let place = self.0.get(&slot)?;
+        let was = place.was.as_ref().map(|was| &was.seat);
+        was.or(place.now.as_ref())
     }
 
     fn was(&self, slot: u8, empty: bool) -> Option<WasJson> {
@@ -296,7 +326,10 @@ mod tests {
             kind: gone,
             ..out(None, OutCause::Asked, None)
         };
-        seats.follow(&removed, &[]);
-        assert_eq!(seats.was(1, true), None);
+        assert!(!seats.follow(&removed, &[]));
+        let was = seats.was(1, true).expect("it is asked which drive it was");
+        assert_eq!(was.device, "/dev/a");
+        seats.take(Slot(1), seat("b"));
+        assert_eq!(seats.departed(1), Some(&seat("a")));
     }
 }

@@ -808,7 +808,7 @@ pub(super) fn may_take(running: &Running, path: &Path, slot: Option<Slot>) -> Re
     let infos = safety::infos(&[path.to_owned()])?;
     let joins = running.with(|s| Ok(s.may_join(&infos, Joining::Spares)?));
     joins.map_err(|failure| match failure.code {
-        Code::DeviceTooSmall => failure.about(path.display()),
+        Code::DeviceTooSmall | Code::MixedBlocks => failure.about(path.display()),
         _ => failure,
     })?;
     let rebuilds = |m: &MemberStatus| m.slot == slot && m.state == MemberState::Rebuilding;

@@ -149,8 +149,9 @@ impl Service {
             relief.spare = self.take_from_pool(running, Some(slot), Some(worn_from))?;
             return Ok(Some(relief).filter(|relief| relief.spare.is_some()));
         };
-        let spare = running.member(spare)?;
-        let (MemberState::Spare, Some(device)) = (spare.state, spare.device) else {
+        let spare = running.present(spare)?;
+        let spare = spare.filter(|spare| spare.state == MemberState::Spare);
+        let Some(device) = spare.and_then(|spare| spare.device) else {
             return Ok(None);
         };
         let begun = running.command(Command::ReplaceBySpare(slot, device))?;

@@ -201,7 +201,7 @@ impl Service {
         let wipe = safety::check(&paths, permit)?;
         // The array would say so, but after devices have been wiped.
         let infos = safety::infos(&paths)?;
-        may_join(&running, &infos, change.joining())?;
+        may_join(&running, &paths, &infos, change.joining())?;
         let mut notes = shape_notes(&running, &now, &paths, change.joining())?;
         if request.dry_run {
             safety::may_hold(&paths)?;
@@ -250,8 +250,22 @@ fn halt_move(running: &Running, stop: bool, dry_run: bool) -> Result<OutcomeJson
 
 /// Whether the array would take devices like these; where its buffers are too few, with what limit
 /// they would not be.
-fn may_join(running: &Running, infos: &[DeviceInfo], joining: Joining) -> Result<(), Failure> {
+fn may_join(
+    running: &Running,
+    paths: &[PathBuf],
+    infos: &[DeviceInfo],
+    joining: Joining,
+) -> Result<(), Failure> {
     running.with(|s| {
+        // One by one, it is known which device it is about.
+        for (path, info) in paths.iter().zip(infos) {
+            let alone = s.may_join(std::slice::from_ref(info), Joining::Spares);
+            if let Err(error @ (CommandError::TooSmall { .. } | CommandError::BlockSize { .. })) =
+                alone
+            {
+                return Err(Failure::from(error).about(path.display()));
+            }
+        }
         s.may_join(infos, joining).map_err(|error| match error {
             CommandError::BuffersTooFew { needs, .. } => {
                 let mib = s.memory_for(needs).div_ceil(1 << 20) << 20;

@@ -19,6 +19,7 @@ use crate::common::errors::{Code, Failure};
 use crate::daemon::array::left;
 use crate::daemon::array::left::Before;
 use crate::daemon::array::running::Running;
+use crate::daemon::array::seats::Seat;
 use crate::daemon::events::Happened;
 use crate::daemon::service::{Service, carry_out, outcome};
 use crate::daemon::state::Dir;
@@ -111,7 +112,8 @@ impl Service {
             let path = Path::new(&done.device);
             let running = self.all_running().into_iter();
             let serves = running.into_iter().find(|running| running.serves(path));
-            let member = serves.as_ref().and_then(|r| r.member(&done.device).ok());
+            let member = serves.as_ref();
+            let member = member.and_then(|r| r.present(&done.device).ok().flatten());
             self.events.note(Happened {
                 array: serves.map(|running| running.name().to_string()),
                 event: "located",
@@ -193,25 +195,31 @@ pub(crate) fn switch_light(
     request: &LocateRequest,
 ) -> Result<OutcomeJson, Failure> {
     let member = shown_member(array, &request.member)?;
-    let seats = array.uuid.parse().map(|uuid| dir.seats(uuid));
-    let seats = seats.unwrap_or_default();
-    let had = member.slot.and_then(|slot| seats.seat(slot));
+    let uuid = array.uuid.parse().ok();
+    let seats = uuid.map(|uuid| dir.seats(uuid)).unwrap_or_default();
     let (on, dry_run) = (request.on, request.dry_run);
-    let what = match (&member.device, had) {
+    // The device that was in a slot is meant, whatever has the slot now.
+    let shown = absolute(Path::new(&request.member)).display().to_string();
+    let named = request.member.parse::<u8>().is_err();
+    let was = member.was.as_ref();
+    let was = was.filter(|was| named && was.device == shown);
+    let now = member.device.as_ref();
+    let now = now.filter(|device| was.is_none() || **device == shown);
+    let had = member.slot.and_then(|slot| match was {
+        Some(_) => seats.departed(slot),
+        None => seats.seat(slot),
+    });
+    let what = match (now, had) {
         (Some(device), _) => locate::switch(Path::new(device), on, dry_run)?,
-        (None, Some(had)) if had.is_there() => locate::switch(&had.device, on, dry_run)?,
+        (None, Some(had)) if uuid.is_some_and(|uuid| had.is_there(uuid, member.slot)) => {
+            locate::switch(&had.device, on, dry_run)?
+        }
         (None, Some(had)) => {
-            let shown = had.device.display().to_string();
+            let device = had.device.display().to_string();
             let Some(light) = had.light.as_ref().filter(|light| light.exists()) else {
-                let name = &array.name;
-                let found = format!(
-                    "{shown}, which was in slot {} of {name}, is gone, and no light of its place \
-                     is known",
-                    request.member
-                );
-                return Err(Failure::new(Code::NoLight, found));
+                return Err(no_light(&array.name, member.slot, had));
             };
-            locate::switch_place(&shown, light, on, dry_run)?
+            locate::switch_place(&device, light, on, dry_run)?
         }
         (None, None) => {
             let found = format!(
@@ -222,6 +230,23 @@ pub(crate) fn switch_light(
         }
     };
     Ok(outcome(&array.name, !request.dry_run, &what))
+}
+
+/// No light finds the drive that was in a slot.
+fn no_light(array: &str, slot: Option<u8>, had: &Seat) -> Failure {
+    let device = had.device.display();
+    let slot = slot.map(|slot| slot.to_string()).unwrap_or_default();
+    let found = match had.device.exists() {
+        true => format!(
+            "nothing proves that {device} is the drive that was in slot {slot} of {array} by that \
+             name, and no light of its place is known"
+        ),
+        false => format!(
+            "{device}, which was in slot {slot} of {array}, is gone, and no light of its place is \
+             known"
+        ),
+    };
+    Failure::new(Code::NoLight, found)
 }
 
 /// The arrays that lose members to a new one, of those on its devices. Refuses if something uses a

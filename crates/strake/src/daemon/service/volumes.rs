@@ -678,6 +678,7 @@ impl Service {
         let _change = self.change(array)?;
         let name = words::parse_name(&request.name)?;
         let running = self.running(array)?;
+        running.not_failed()?;
         running.site(&self.dir, &self.events, |site| {
             let mut table = site.table()?;
             let free = volumes::free_bytes(&table, site.ground);
@@ -729,6 +730,7 @@ impl Service {
     ) -> Result<OutcomeJson, Failure> {
         let _change = self.change(array)?;
         let running = self.running(array)?;
+        running.not_failed()?;
         running.site(&self.dir, &self.events, |site| {
             let table = site.table()?;
             let after = volumes::delete(&table, name)?;
@@ -761,6 +763,7 @@ impl Service {
     ) -> Result<OutcomeJson, Failure> {
         let _change = self.change(array)?;
         let running = self.running(array)?;
+        running.not_failed()?;
         running.site(&self.dir, &self.events, |site| match request {
             VolumeChange {
                 size_bytes: Some(size_bytes),
