@@ -37,7 +37,7 @@ use tokio::sync::Notify;
 use crate::api::*;
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
-use crate::common::{absolute, quoted};
+use crate::common::absolute;
 use crate::daemon::alerts::board::Board;
 use crate::daemon::array::running::{Limits, Running, Start};
 use crate::daemon::array::{left, opening, running};
