@@ -375,3 +375,45 @@ impl Drop for Tmpfs {
         let _ = umount.args(["--lazy", &self.0]).status();
     }
 }
+
+/// Of two members the first was named, as `locked by  (PID)` of a process that had ended.
+#[test]
+fn what_holds_members_is_told_of_all_of_them_also_where_the_locker_has_ended() {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+    if !rig::has("flock") {
+        return rig::skipped("flock is not installed");
+    }
+    let mut rig = Rig::new();
+    let devices = rig.files(2);
+    rig.start_daemon();
+    rig.create("data", "1", &["--export", "none"], &devices)
+        .ok();
+    rig.run(&["stop", "data"]).ok();
+    let script = "exec 8<\"$0\" 9<\"$1\"; flock -x 8; flock -x 9; echo; exec sleep 1000";
+    let mut heir = Command::new("sh")
+        .args(["-c", script, &devices[0], &devices[1]])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut line = [0];
+    let said = heir.stdout.as_mut().expect("piped").read_exact(&mut line);
+    said.expect("both are locked");
+    let by = format!("which has ended: the file is open in sleep ({})", heir.id());
+    for args in [
+        &["start", "data"][..],
+        &["destroy", "data", "-y"],
+        &["drive", "clean", "-y", &devices[0], &devices[1]],
+    ] {
+        let refused = rig.run(args).refused(4, "device-busy");
+        let found = refused.json_error()["found"].to_string();
+        for device in &devices {
+            assert!(found.contains(device), "{args:?}: {found}");
+        }
+        assert_eq!(found.matches(&by).count(), 2, "{args:?}: {found}");
+    }
+    heir.kill().expect("ours");
+    heir.wait().expect("ours");
+    rig.run(&["start", "data", "--export", "none"]).ok();
+    rig.stop_daemon();
+}
