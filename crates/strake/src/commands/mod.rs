@@ -37,6 +37,8 @@ use crate::config::InUse;
 use crate::daemon::array::running::Limits;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
+use crate::drives::find;
+use crate::drives::machine::answering;
 use crate::drives::machine::sysfs;
 use crate::serve::{self, Config};
 use crate::settings as ranges;
@@ -108,6 +110,11 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Daemon(args) => run_daemon(context.dir, &args),
         Command::Udev(command) => packaged::udev::answer(&context, &command),
         Command::Man { folder } => packaged::manual::write(&folder),
+        Command::Answering => {
+            let answered = answering::answer(|path| drop(find::look(path)));
+            answered.map_err(|e| Failure::io("saying which devices answer", &e))?;
+            Ok(DONE)
+        }
         Command::Completions { shell } => {
             let script = complete::script(shell);
             print(&script.map_err(|e| Failure::io("writing completions", &e))?);
@@ -387,6 +394,7 @@ fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {
 }
 
 fn scan(context: &Context, devices: &[PathBuf]) -> Ended {
+    answering::need(devices)?;
     for device in devices.iter().filter(|device| !device.is_dir()) {
         sysfs::identity(device)?;
         // Of one that cannot be read it is not known that it carries nothing.

@@ -11,6 +11,7 @@ use crate::cli::{Context, DONE, Ended, confirm, confirm_emptied, done, note_igno
 use crate::commands::offline;
 use crate::common::{absolute, absolutes};
 use crate::daemon::service::upkeep::{clean_devices, light, switch_light};
+use crate::drives::machine::answering;
 
 /// A member as the daemon is told: a slot number, or a device with its whole path.
 pub(crate) fn whole(member: &str) -> String {
@@ -24,6 +25,9 @@ pub(crate) fn whole(member: &str) -> String {
 pub(crate) fn clean(context: &Context, args: &CleanArgs) -> Ended {
     let client = Client::find(&context.dir)?;
     let devices = absolutes(&args.devices);
+    if client.is_none() {
+        answering::need(&devices)?;
+    }
     let ask = |dry_run| match &client {
         Some(client) => {
             let devices = devices.clone();

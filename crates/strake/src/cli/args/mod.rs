@@ -248,6 +248,9 @@ pub(crate) enum Command {
     /// Write the manual pages of all commands, for packages
     #[command(hide = true)]
     Man { folder: PathBuf },
+    /// Say which devices do not answer, to another command
+    #[command(hide = true)]
+    Answering,
 }
 
 /// What the rules of udev ask.
