@@ -20,6 +20,7 @@ const WORST = [
   "incomplete",
   "degraded",
   "stopping",
+  "unknown",
   "stopped",
   "optimal",
 ];

@@ -247,7 +247,12 @@ fn show(context: &Context, name: Option<&str>) -> Ended {
 
 /// The first of these that any of them has. That one is stopped is no fault of all.
 fn worst_exit(all: &[ArrayJson]) -> u8 {
-    let faults = [Exit::ArrayFailed, Exit::TooFew, Exit::Degraded];
+    let faults = [
+        Exit::ArrayFailed,
+        Exit::TooFew,
+        Exit::Unknown,
+        Exit::Degraded,
+    ];
     let exits: Vec<u8> = all.iter().map(shown_exit).collect();
     let worst = faults
         .map(|e| e as u8)
@@ -301,7 +306,7 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
         return offline::foreground(context, name, args);
     }
     let client = Client::need(&context.dir)?;
-    let is_meant = |a: ArrayJson| (a.state == "stopped").then_some(a.uuid);
+    let is_meant = |a: ArrayJson| is_not_served(&a).then_some(a.uuid);
     let names = named_or_all(&client, args.name.as_ref(), is_meant)?;
     let request = StartRequest {
         export: args.export.clone(),
@@ -346,7 +351,7 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
 
 fn stop(context: &Context, args: &OneOrAll) -> Ended {
     let client = Client::need(&context.dir)?;
-    let is_meant = |a: ArrayJson| (a.state != "stopped").then_some(a.name);
+    let is_meant = |a: ArrayJson| (!is_not_served(&a)).then_some(a.name);
     let names = named_or_all(&client, args.name.as_ref(), is_meant)?;
     let mut refused: Option<Failure> = None;
     for name in names {
@@ -376,7 +381,8 @@ fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {
         Some(client) => client.get(&path)?,
         None => offline::found(context, name)?.stopped_json(),
     };
-    if array.state != "stopped" {
+    // What another process holds the destruction itself refuses.
+    if !is_not_served(&array) {
         let cure = format!("strake stop {name} first");
         return Err(Failure::new(Code::ArrayInUse, format!("{name} is running")).cure(cure));
     }

@@ -137,19 +137,17 @@ pub(crate) fn found(context: &Context, name: &str) -> Result<FoundArray, Failure
     })
 }
 
-/// An array that no daemon here serves, as `show` says it. Somebody else may serve it, which its
-/// members being held gives away: then its state is not known.
+/// An array that no daemon here serves, as `show` says it.
 pub(crate) fn shown(context: &Context, found: &FoundArray) -> ArrayJson {
-    let array = context.dir.seats(found.uuid).shown(found.stopped_json());
-    let mut array = view::with_placement(array, &context.dir.placement(found.uuid));
-    if let Some(held) = found.members.iter().find(|m| sysfs::is_held(&m.path)) {
-        let (name, path) = (&array.name, held.path.display());
+    let (array, held) = found.not_served_json();
+    let array = context.dir.seats(found.uuid).shown(array);
+    let array = view::with_placement(array, &context.dir.placement(found.uuid));
+    if let Some(held) = held {
+        let (name, path) = (&array.name, held.display());
         context.notes(&[format!(
             "{name}: {path} is held by another process, such as a daemon with a STRAKE_DIR of its \
              own"
         )]);
-        array.state = "unknown".to_owned();
-        array.startable = None;
     }
     array
 }
@@ -365,7 +363,7 @@ pub(crate) fn import(
     }
     Ok(ArrayJson {
         name: name.to_string(),
-        ..found.stopped_json()
+        ..found.not_served_json().0
     })
 }
 

@@ -187,6 +187,15 @@ pub(crate) fn import(context: &Context, args: ImportArgs) -> Ended {
     match (request.dry_run, client) {
         (true, _) => context.would(&array.name, &format!("import array {}", array.uuid)),
         (false, Some(_)) => context.array(&array),
-        (false, None) => context.outcome(&done(&array.name, "adopted; nothing serves it yet")),
+        (false, None) => {
+            let what = match array.state.as_str() {
+                "unknown" => {
+                    "adopted; another process holds its members, and may serve it: a daemon here \
+                     serves it when they are free"
+                }
+                _ => "adopted; nothing serves it yet",
+            };
+            context.outcome(&done(&array.name, what))
+        }
     }
 }

@@ -376,6 +376,53 @@ impl Drop for Tmpfs {
     }
 }
 
+/// With a daemon here it was called stopped, and could be started.
+#[test]
+fn what_another_daemon_serves_is_unknown_with_a_daemon_here_and_without() {
+    let mut rig = Rig::new();
+    let devices = rig.files(3);
+    rig.start_daemon();
+    rig.create("data", "5", &["--export", "none"], &devices)
+        .ok();
+    let mut other = Rig::new();
+    let mut import = vec!["import", "data"];
+    import.extend(devices.iter().map(String::as_str));
+    let adopted = other.run(&import).ok().json();
+    let what = adopted["what"].as_str().expect("a text").to_owned();
+    assert!(what.contains("another process holds its members"), "{what}");
+    let is_unknown = |other: &Rig| {
+        let one = other.run(&["show", "data"]);
+        assert_eq!((one.code, &one.json()["state"]), (9, &"unknown".into()));
+        for args in [&["show"][..], &["status"], &["status", "data"]] {
+            let run = other.run(args);
+            let states = run.json();
+            let of_data = states.as_array().and_then(|all| {
+                let mut all = all.iter();
+                all.find(|array| array["name"] == "data")
+            });
+            let state = of_data.map(|array| array["state"].clone());
+            assert_eq!((run.code, state), (9, Some("unknown".into())), "{args:?}");
+        }
+    };
+    is_unknown(&other);
+    other.start_daemon_with(&["--wait", "0.5"]);
+    is_unknown(&other);
+    let metrics = other.ask("GET", "/metrics");
+    let line = "strake_array_state{array=\"data\",state=\"unknown\"} 1\n";
+    assert!(metrics.contains(line), "{metrics}");
+    other
+        .run(&["destroy", "data", "-y"])
+        .refused(4, "device-busy");
+    other.run(&["start", "data"]).refused(4, "device-busy");
+    other.run(&["stop", "--all"]).ok();
+    assert_eq!(rig.show("data")["state"], "optimal");
+    rig.run(&["stop", "data"]).ok();
+    rig.stop_daemon();
+    other.run(&["start", "data", "--export", "none"]).ok();
+    assert_eq!(other.show("data")["state"], "optimal");
+    other.stop_daemon();
+}
+
 /// Of two members the first was named, as `locked by  (PID)` of a process that had ended.
 #[test]
 fn what_holds_members_is_told_of_all_of_them_also_where_the_locker_has_ended() {

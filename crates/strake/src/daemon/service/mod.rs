@@ -199,7 +199,7 @@ impl Service {
         let found = find::group(members);
         if extra.is_empty() {
             *locked(&self.unread) = unread;
-            *locked(&self.found) = found.iter().map(FoundArray::stopped_json).collect();
+            *locked(&self.found) = found.iter().map(|array| self.not_served(array)).collect();
         }
         found
     }
