@@ -110,17 +110,20 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Daemon(args) => run_daemon(context.dir, &args),
         Command::Udev(command) => packaged::udev::answer(&context, &command),
         Command::Man { folder } => packaged::manual::write(&folder),
-        Command::Answering => {
-            let answered = answering::answer(|path| drop(find::look(path)));
-            answered.map_err(|e| Failure::io("saying which devices answer", &e))?;
-            Ok(DONE)
-        }
+        Command::Answering => answer_which_answer(),
         Command::Completions { shell } => {
             let script = complete::script(shell);
             print(&script.map_err(|e| Failure::io("writing completions", &e))?);
             Ok(DONE)
         }
     }
+}
+
+/// Looks at devices for another command.
+fn answer_which_answer() -> Ended {
+    let answered = answering::answer(|path| drop(find::look(path)));
+    answered.map_err(|e| Failure::io("saying which devices answer", &e))?;
+    Ok(DONE)
 }
 
 /// What the words of `create` ask for.

@@ -35,8 +35,8 @@ impl Run {
         assert_eq!(self.code, 0, "{self:?}");
         self
     }
-    /// The error on standard error as JSON; before it, a device of the machine that another test has
-    /// made hang may be told of.
+    /// The error on standard error as JSON; before it, a device of the machine may be told of that
+    /// another test has made hang.
     pub(crate) fn json_error(&self) -> Value {
         let mut lines = self.err.lines();
         let error = lines.find(|line| !line.ends_with("is not known\"}"));

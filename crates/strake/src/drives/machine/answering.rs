@@ -2,13 +2,13 @@
 //!
 //! Protocol: a process of this same program (`strake answering`) gets paths on its standard input,
 //! a NUL behind each, and looks at them, each on a thread of its own ([`Looks`]). It writes those
-//! that do not answer, a NUL behind each, and then one more NUL. Whoever asks reads no further, and
+//! that do not answer, a NUL behind each, and then one more NUL. The command reads no further, and
 //! reads only devices that answer.
 //!
 //! A thread does not suffice, as it does for the daemon: a process with a thread in a read that the
-//! kernel does not end (state D) cannot end itself, since its exit waits for all its threads. SIGKILL
-//! does not end it either, and the shell that started it waits on. So the process that may hang is
-//! another one, that nothing waits for; it ends when the kernel lets go of the device.
+//! kernel does not end (state D) cannot end itself, since its exit waits for all its threads.
+//! SIGKILL does not end it either, and the shell that started it waits on. So the process that may
+//! hang is another one, that nothing waits for; it ends when the kernel lets go of the device.
 //!
 //! Invariants: such a process holds no descriptor of the terminal or of a pipe of the user; what
 //! was asked once is not asked again by the same command. Deliberately absent: a device that
@@ -40,7 +40,7 @@ const SLACK: Duration = Duration::from_secs(5);
 static ASKED: Mutex<BTreeMap<Identity, bool>> = Mutex::new(BTreeMap::new());
 
 /// Those of these devices that answer, and those that do not. What is not there counts as one that
-/// answers: who reads it learns that at once.
+/// answers: to read it fails at once.
 pub(crate) fn of(paths: &[PathBuf]) -> Answers<PathBuf> {
     let known = |asked: &BTreeMap<Identity, bool>, path: &Path| {
         let device = sysfs::identity(path).ok()?;
