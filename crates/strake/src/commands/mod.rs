@@ -111,12 +111,14 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Udev(command) => packaged::udev::answer(&context, &command),
         Command::Man { folder } => packaged::manual::write(&folder),
         Command::Answering => answer_which_answer(),
-        Command::Completions { shell } => {
-            let script = complete::script(shell);
-            print(&script.map_err(|e| Failure::io("writing completions", &e))?);
-            Ok(DONE)
-        }
+        Command::Completions { shell } => completions(shell),
     }
+}
+
+fn completions(shell: clap_complete::Shell) -> Ended {
+    let script = complete::script(shell);
+    print(&script.map_err(|e| Failure::io("writing completions", &e))?);
+    Ok(DONE)
 }
 
 /// Looks at devices for another command.
