@@ -21,6 +21,7 @@ const WORST = [
   "degraded",
   "stopping",
   "destroyed",
+  "unknown",
   "stopped",
   "optimal",
 ];

@@ -34,7 +34,7 @@ use strake_engine::event::{DeviceInfo, IoError};
 use streams::WriteStreams;
 
 pub use metadata::MemberImage;
-pub use probe::lock_holder;
+pub use probe::lock_holders;
 
 /// Bytes of one synchronous transfer.
 const CHUNK: usize = 1 << 20;

@@ -159,22 +159,26 @@ pub(super) fn file(file: &File, direct: bool) -> io::Result<(DeviceInfo, bool)> 
     ))
 }
 
-/// The process that has a file locked as members are, as far as the kernel shows it here: a device
-/// number may be another in `stat` (overlayfs, btrfs), and processes of other namespaces have none.
-pub fn lock_holder(path: &Path) -> Option<u32> {
-    let about = std::fs::metadata(path).ok()?;
+/// The processes that have locked a file as members are, as far as the kernel shows them here: a
+/// device number may be another in `stat` (overlayfs, btrfs), and processes of other namespaces
+/// have none. One may have ended, and another have its descriptor.
+pub fn lock_holders(path: &Path) -> Vec<u32> {
+    let Ok(about) = std::fs::metadata(path) else {
+        return Vec::new();
+    };
     let (major, minor) = (
         rustix::fs::major(about.dev()),
         rustix::fs::minor(about.dev()),
     );
     let file = format!("{major:02x}:{minor:02x}:{}", about.ino());
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    locks.lines().find_map(|line| {
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let holders = locks.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip(1);
         let kind = words.next()?;
         let process = words.nth(2)?.parse().ok()?;
         (kind == "FLOCK" && words.next()? == file && process != 0).then_some(process)
-    })
+    });
+    holders.collect()
 }
 
 #[cfg(test)]

@@ -159,6 +159,11 @@ pub(crate) fn state_exit(array: &ArrayJson) -> u8 {
     }
 }
 
+/// Nothing here serves it, but perhaps another process.
+pub(crate) fn is_not_served(array: &ArrayJson) -> bool {
+    matches!(array.state.as_str(), "stopped" | "unknown")
+}
+
 /// Says which devices are not looked at because the array runs.
 pub(crate) fn note_ignored(
     context: &Context,
@@ -171,7 +176,7 @@ pub(crate) fn note_ignored(
     }
     // An array that is not found is for the command itself to refuse.
     let array = client.get::<ArrayJson>(&url(name, "")?);
-    if array.is_ok_and(|array| array.state != "stopped") {
+    if array.is_ok_and(|array| !is_not_served(&array)) {
         let shown: Vec<String> = devices.iter().map(|d| d.display().to_string()).collect();
         let shown = shown.join(", ");
         let are = if devices.len() == 1 { "is" } else { "are" };

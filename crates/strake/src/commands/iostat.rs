@@ -73,6 +73,10 @@ fn uuid_of(client: &Client, name: &str) -> Result<String, Failure> {
             let cure = format!("strake start {name}");
             Err(Failure::new(Code::NotServing, format!("{name} is stopped")).cure(cure))
         }
+        "unknown" => {
+            let found = format!("{name} is not served here: another process holds its members");
+            Err(Failure::new(Code::NotServing, found))
+        }
         _ => Ok(array.uuid),
     }
 }

@@ -37,6 +37,8 @@ use crate::config::InUse;
 use crate::daemon::array::running::Limits;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
+use crate::drives::find;
+use crate::drives::machine::answering;
 use crate::drives::machine::sysfs;
 use crate::serve::{self, Config};
 use crate::settings as ranges;
@@ -108,12 +110,22 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Daemon(args) => run_daemon(context.dir, &args),
         Command::Udev(command) => packaged::udev::answer(&context, &command),
         Command::Man { folder } => packaged::manual::write(&folder),
-        Command::Completions { shell } => {
-            let script = complete::script(shell);
-            print(&script.map_err(|e| Failure::io("writing completions", &e))?);
-            Ok(DONE)
-        }
+        Command::Answering => answer_which_answer(),
+        Command::Completions { shell } => completions(shell),
     }
+}
+
+fn completions(shell: clap_complete::Shell) -> Ended {
+    let script = complete::script(shell);
+    print(&script.map_err(|e| Failure::io("writing completions", &e))?);
+    Ok(DONE)
+}
+
+/// Looks at devices for another command.
+fn answer_which_answer() -> Ended {
+    let answered = answering::answer(|path| drop(find::look(path)));
+    answered.map_err(|e| Failure::io("saying which devices answer", &e))?;
+    Ok(DONE)
 }
 
 /// What the words of `create` ask for.
@@ -259,7 +271,12 @@ fn show(context: &Context, name: Option<&str>) -> Ended {
 
 /// The first of these that any of them has. That one is stopped is no fault of all.
 fn worst_exit(all: &[ArrayJson]) -> u8 {
-    let faults = [Exit::ArrayFailed, Exit::TooFew, Exit::Degraded];
+    let faults = [
+        Exit::ArrayFailed,
+        Exit::TooFew,
+        Exit::Unknown,
+        Exit::Degraded,
+    ];
     let exits: Vec<u8> = all.iter().map(shown_exit).collect();
     let worst = faults
         .map(|e| e as u8)
@@ -372,7 +389,7 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
                  --force {uuid} takes it back"
             ));
         }
-        array.state == "stopped" && array.destroyed.is_none()
+        is_not_served(array) && array.destroyed.is_none()
     })?;
     let request = StartRequest {
         export: args.export.clone(),
@@ -422,7 +439,7 @@ fn start_one(
 
 fn stop(context: &Context, args: &OneOrAll) -> Ended {
     let client = Client::need(&context.dir)?;
-    let meant = named_or_all(&client, args.name.as_ref(), |a| a.state != "stopped")?;
+    let meant = named_or_all(&client, args.name.as_ref(), |a| !is_not_served(a))?;
     let mut refused = Refused::default();
     for one in meant {
         let name = one.name.as_ref().unwrap_or(&one.asked);
@@ -448,7 +465,8 @@ fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {
         Some(client) => client.get(&path)?,
         None => offline::found(context, name)?.stopped_json(),
     };
-    if array.state != "stopped" {
+    // What another process holds the destruction itself refuses.
+    if !is_not_served(&array) {
         let cure = format!("strake stop {name} first");
         return Err(Failure::new(Code::ArrayInUse, format!("{name} is running")).cure(cure));
     }
@@ -466,6 +484,7 @@ fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {
 }
 
 fn scan(context: &Context, devices: &[PathBuf]) -> Ended {
+    answering::need(devices)?;
     for device in devices.iter().filter(|device| !device.is_dir()) {
         sysfs::identity(device)?;
         // Of one that cannot be read it is not known that it carries nothing.

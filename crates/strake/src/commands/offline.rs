@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use strake_format::ArrayUuid;
 use strake_runtime::{Device, OpenMode};
@@ -17,6 +17,7 @@ use crate::cli::{Context, Ended, confirm_start, done, would_start};
 use crate::common::absolutes;
 use crate::common::errors::{Code, Failure};
 use crate::common::log;
+use crate::common::partly;
 use crate::common::process::EndSignals;
 use crate::common::size;
 use crate::daemon::array::left;
@@ -38,6 +39,8 @@ use crate::daemon::state::{Dir, keep_placement, may_keep};
 use crate::drives::destroy;
 use crate::drives::find;
 use crate::drives::find::FoundArray;
+use crate::drives::machine::answering;
+use crate::drives::machine::looks::Answers;
 use crate::drives::machine::sysfs;
 use crate::drives::make;
 use crate::drives::pool;
@@ -50,15 +53,54 @@ pub(crate) fn scan(context: &Context, devices: &[PathBuf]) -> Vec<FoundArray> {
     find::group(find::members(&paths(context, devices)))
 }
 
+/// What there is to look at, but for devices that do not answer, which are said: a command that
+/// reads one of them never ends.
 fn paths(context: &Context, devices: &[PathBuf]) -> Vec<PathBuf> {
-    match devices {
+    answers(context, devices).found
+}
+
+fn answers(context: &Context, devices: &[PathBuf]) -> Answers<PathBuf> {
+    let paths = match devices {
         [] => Sources {
             devices: true,
             extra: Vec::new(),
         }
         .paths(&context.dir),
         given => find::expand(given),
+    };
+    let answers = answering::of(&paths);
+    say_silent(context, &answers.silent);
+    answers
+}
+
+/// What devices carry, and those of which it is not known: some do not answer.
+fn looked(context: &Context) -> find::Scan {
+    let Answers { found, silent } = answers(context, &[]);
+    let mut scan = find::scan(&found);
+    scan.unread.extend(silent);
+    scan
+}
+
+/// Says once which devices do not answer.
+fn say_silent(context: &Context, silent: &[PathBuf]) {
+    static SAID: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let new: Vec<PathBuf> = silent
+        .iter()
+        .filter(|s| said.insert((*s).clone()))
+        .cloned()
+        .collect();
+    if !new.is_empty() {
+        context.aside(&silent_text(&new));
     }
+}
+
+fn silent_text(silent: &[PathBuf]) -> String {
+    let they = size::verb(silent.len(), "it carries", "they carry");
+    format!(
+        "{}: no answer, so what {they} is not known",
+        partly::all(silent)
+    )
 }
 
 /// As `scan` tells it.
@@ -82,29 +124,32 @@ pub(crate) fn pools(context: &Context) -> Pools<'_> {
 /// The array of that name or uuid.
 pub(crate) fn found(context: &Context, name: &str) -> Result<FoundArray, Failure> {
     find::pick(scan(context, &[]), name).map_err(|failure| {
-        let unread = unread(&paths(context, &[]));
-        if failure.code != Code::ArrayNotFound || unread.is_empty() {
+        if failure.code != Code::ArrayNotFound {
             return failure;
         }
-        let found = format!("{}; {}", failure.found, unread_text(&unread));
-        Failure::new(Code::Permission, found)
+        let Answers { found, silent } = answers(context, &[]);
+        let unread = unread(&found);
+        let (code, why) = match (unread.is_empty(), silent.is_empty()) {
+            (false, _) => (Code::Permission, unread_text(&unread)),
+            (true, false) => (Code::DeviceSilent, silent_text(&silent)),
+            (true, true) => return failure,
+        };
+        Failure::new(code, format!("{}; {why}", failure.found))
     })
 }
 
-/// An array that no daemon here serves, as `show` says it. Somebody else may serve it, which its
-/// members being held gives away: then its state is not known.
+/// An array that no daemon here serves, as `show` says it.
 pub(crate) fn shown(context: &Context, found: &FoundArray) -> ArrayJson {
-    let array = context.dir.told_destroyed(found.stopped_json());
+    let (array, held) = found.not_served_json();
+    let array = context.dir.told_destroyed(array);
     let array = context.dir.seats(found.uuid).shown(array);
-    let mut array = view::with_placement(array, &context.dir.placement(found.uuid));
-    if let Some(held) = found.members.iter().find(|m| sysfs::is_held(&m.path)) {
-        let (name, path) = (&array.name, held.path.display());
+    let array = view::with_placement(array, &context.dir.placement(found.uuid));
+    if let Some(held) = held {
+        let (name, path) = (&array.name, held.display());
         context.notes(&[format!(
             "{name}: {path} is held by another process, such as a daemon with a STRAKE_DIR of its \
              own"
         )]);
-        array.state = "unknown".to_owned();
-        array.startable = None;
     }
     array
 }
@@ -134,7 +179,7 @@ fn missing(context: &Context, found: &[FoundArray]) -> Vec<ArrayJson> {
     if !unread(&paths(context, &[])).is_empty() {
         return Vec::new();
     }
-    if !find::scan(&paths(context, &[])).unread.is_empty() {
+    if !looked(context).unread.is_empty() {
         return Vec::new();
     }
     let missing = context.dir.missing(found, |_| false);
@@ -148,12 +193,11 @@ fn missing(context: &Context, found: &[FoundArray]) -> Vec<ArrayJson> {
 /// Forgets an array of which no member is found.
 pub(crate) fn forget(context: &Context, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
     context.dir.check()?;
-    let paths = paths(context, &[]);
-    let denied = unread(&paths);
+    let denied = unread(&paths(context, &[]));
     if !denied.is_empty() {
         return Err(Failure::new(Code::Permission, unread_text(&denied)));
     }
-    let find::Scan { members, unread } = find::scan(&paths);
+    let find::Scan { members, unread } = looked(context);
     let found = find::group(members);
     let forgotten = context
         .dir
@@ -163,7 +207,7 @@ pub(crate) fn forget(context: &Context, name: &str, dry_run: bool) -> Result<Out
 
 /// These arrays are not expected any more where nothing of them is left.
 pub(crate) fn not_expected(context: &Context, arrays: &BTreeSet<ArrayUuid>) {
-    let find::Scan { members, unread } = find::scan(&paths(context, &[]));
+    let find::Scan { members, unread } = looked(context);
     context
         .dir
         .not_expected(arrays, &find::group(members), &unread);
@@ -204,6 +248,7 @@ fn unread(paths: &[PathBuf]) -> Vec<String> {
 /// Makes an array.
 pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<CreatedJson, Failure> {
     running::check_export(request.export.as_deref())?;
+    answering::need(&request.all_devices())?;
     let mut taken = scan(context, &[]);
     taken.extend(scan(context, &request.devices));
     // A device of the request that is itself a member is named as such, not as a taken name.
@@ -303,6 +348,7 @@ pub(crate) fn import(
     request: &ImportRequest,
 ) -> Result<ArrayJson, Failure> {
     let wanted = request.name.as_deref().map(words::parse_name).transpose()?;
+    answering::need(&request.devices)?;
     let mut all = scan(context, &request.devices);
     let found = find::pick(all.clone(), array)?;
     all.extend(scan(context, &[]));
@@ -323,7 +369,7 @@ pub(crate) fn import(
     }
     Ok(ArrayJson {
         name: name.to_string(),
-        ..found.stopped_json()
+        ..found.not_served_json().0
     })
 }
 
@@ -406,7 +452,8 @@ pub(crate) fn scrubs(context: &Context, name: &str) -> Result<ScrubsJson, Failur
 
 /// Tells what lies on one member.
 pub(crate) fn examine(context: &Context, device: &Path) -> Ended {
-    crate::drives::machine::sysfs::identity(device)?;
+    sysfs::identity(device)?;
+    answering::need(&[device.to_owned()])?;
     let looked = find::look(device).map_err(|failure| match failure.code {
         Code::Damaged => failure.cure(
             "nothing of this member can be believed; strake scan shows whether the other members \
@@ -453,13 +500,12 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
     running::check_export(args.export.as_deref())?;
     let devices = absolutes(&args.devices);
     for device in &devices {
-        crate::drives::machine::sysfs::identity(device).or_else(|failure| {
-            match device.is_dir() {
-                true => Ok(crate::drives::machine::sysfs::Identity::Block(0)),
-                false => Err(failure),
-            }
+        sysfs::identity(device).or_else(|failure| match device.is_dir() {
+            true => Ok(sysfs::Identity::Block(0)),
+            false => Err(failure),
         })?;
     }
+    answering::need(&devices)?;
     let found = find::pick(scan(context, &devices), name)?;
     let told = |failure| opening::with_strangers(failure, &found, &devices);
     let how = Start {

@@ -13,6 +13,7 @@ use crate::common::absolutes;
 use crate::common::errors::Failure;
 use crate::common::size;
 use crate::daemon::service::pools::{Changed, Pools};
+use crate::drives::machine::answering;
 use crate::settings::words::parse_name;
 
 impl PoolDevices {
@@ -125,7 +126,10 @@ fn ask(
 ) -> Result<PoolDone, Failure> {
     match Client::find(&context.dir)? {
         Some(client) => client.post(path, request),
-        None => here(&offline::pools(context))?.answer(),
+        None => {
+            answering::need(&request.devices)?;
+            here(&offline::pools(context))?.answer()
+        }
     }
 }
 

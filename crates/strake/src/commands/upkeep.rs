@@ -11,6 +11,7 @@ use crate::cli::{Context, DONE, Ended, confirm, confirm_start, done, note_ignore
 use crate::commands::offline;
 use crate::common::{absolute, absolutes};
 use crate::daemon::service::upkeep::{clean_devices, light, switch_light};
+use crate::drives::machine::answering;
 
 /// A member as the daemon is told: a slot number, or a device with its whole path.
 pub(crate) fn whole(member: &str) -> String {
@@ -24,6 +25,9 @@ pub(crate) fn whole(member: &str) -> String {
 pub(crate) fn clean(context: &Context, args: &CleanArgs) -> Ended {
     let client = Client::find(&context.dir)?;
     let devices = absolutes(&args.devices);
+    if client.is_none() {
+        answering::need(&devices)?;
+    }
     let ask = |dry_run| match &client {
         Some(client) => {
             let devices = devices.clone();
@@ -184,6 +188,15 @@ pub(crate) fn import(context: &Context, args: ImportArgs) -> Ended {
     match (request.dry_run, client) {
         (true, _) => context.would(&array.name, &format!("import array {}", array.uuid)),
         (false, Some(_)) => context.array(&array),
-        (false, None) => context.outcome(&done(&array.name, "adopted; nothing serves it yet")),
+        (false, None) => {
+            let what = match array.state.as_str() {
+                "unknown" => {
+                    "adopted; another process holds its members, and may serve it: a daemon here \
+                     serves it when they are free"
+                }
+                _ => "adopted; nothing serves it yet",
+            };
+            context.outcome(&done(&array.name, what))
+        }
     }
 }

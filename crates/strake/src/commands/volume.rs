@@ -24,11 +24,14 @@ pub(crate) fn run(context: &Context, command: &VolumeCommand) -> Ended {
         } => {
             let path = of(array, volume)?;
             let client = Client::need(&context.dir)?;
-            if !dry_run {
-                confirm(*yes, &format!("all that is on {volume} is lost"))?;
+            let ask = |dry_run| client.call("DELETE", &path, &VolumeDeletion { dry_run });
+            // Looked at first, so that it is known what the answer is about.
+            let planned: OutcomeJson = ask(true)?;
+            if *dry_run {
+                return context.outcome(&planned);
             }
-            let deletion = VolumeDeletion { dry_run: *dry_run };
-            context.outcome(&client.call("DELETE", &path, &deletion)?)
+            confirm(*yes, &format!("all that is on {volume} is lost"))?;
+            context.outcome(&ask(false)?)
         }
         VolumeCommand::Resize(args) => resize(context, args),
         VolumeCommand::Rename {

@@ -34,14 +34,33 @@ pub(crate) fn parse(text: &str) -> Result<u64, Failure> {
         _ => return Err(bad()),
     };
     if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(factor).ok_or_else(bad);
+        return whole
+            .checked_mul(factor)
+            .ok_or_else(|| too_large(text, MAX));
     }
     let fraction: f64 = number.parse().map_err(|_| bad())?;
     let bytes = fraction * factor as f64;
-    if bytes.fract() != 0.0 || bytes >= 9.0e15 {
+    if bytes >= 9.0e15 {
+        // What a binary fraction holds exactly.
+        let most = if number.contains('.') {
+            "with a point, 8000T"
+        } else {
+            MAX
+        };
+        return Err(too_large(text, most));
+    }
+    if bytes.fract() != 0.0 {
         return Err(bad());
     }
     Ok(bytes as u64)
+}
+
+/// Less than 2^64 bytes.
+const MAX: &str = "16777215T";
+
+fn too_large(text: &str, most: &str) -> Failure {
+    let found = format!("'{text}' is too large: a size is at most {most}");
+    Failure::new(Code::SizeInvalid, found).cure("give a smaller one")
 }
 
 /// Prints a size: exact multiples whole, others with one decimal.
@@ -217,12 +236,19 @@ mod tests {
 
     #[test]
     fn nonsense_is_not_a_size() {
-        for text in ["", "K", "-1", "1X", "0.3", "1e3", "99999999999T", "1.2.3M"] {
-            assert_eq!(
-                parse(text).map_err(|f| f.code),
-                Err(Code::SizeInvalid),
-                "{text}"
-            );
+        let refused = |text: &str| parse(text).expect_err(text);
+        for text in ["", "K", "-1", "1X", "0.3", "1e3", "1.2.3M"] {
+            assert_eq!(refused(text).code, Code::SizeInvalid, "{text}");
+            assert!(refused(text).found.ends_with("is not a size"), "{text}");
+        }
+        for text in [
+            "99999999999T",
+            "18446744073709551616",
+            "16777216T",
+            "99999999999.5T",
+        ] {
+            assert_eq!(refused(text).code, Code::SizeInvalid, "{text}");
+            assert!(refused(text).found.contains("too large"), "{text}");
         }
     }
 

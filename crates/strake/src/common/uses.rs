@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FileType, StatxFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 /// How long processes are looked through to name a user of a device: thousands of them, with
 /// hundreds of open files each.
@@ -144,8 +146,58 @@ fn other_processes() -> impl Iterator<Item = String> {
 
 /// A process as messages name it: its name and number.
 fn process_text(pid: &str) -> String {
-    let name = read_trimmed(&Path::new("/proc").join(pid).join("comm"));
-    format!("{} ({pid})", name.unwrap_or_default())
+    match read_trimmed(&Path::new("/proc").join(pid).join("comm")) {
+        Some(name) => format!("{name} ({pid})"),
+        None => format!("process {pid}"),
+    }
+}
+
+/// No process has this number any more.
+fn has_ended(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+}
+
+/// Processes that have this file open, other than this one.
+fn processes_with_file(path: &Path) -> Vec<String> {
+    let about = |path: &Path| {
+        let flags = AtFlags::STATX_DONT_SYNC;
+        let stat = rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::INO).ok()?;
+        Some((stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino))
+    };
+    let Some(file) = about(path) else {
+        return Vec::new();
+    };
+    let has_open = |pid: &String| {
+        let folder = Path::new("/proc").join(pid).join("fd");
+        let mut open = names_in(&folder).into_iter();
+        open.any(|fd| about(&folder.join(fd)) == Some(file))
+    };
+    let until = Instant::now() + LOOK_MAX;
+    let pids = other_processes().take_while(|_| Instant::now() < until);
+    let with = pids.filter(has_open).take(NAMED_MAX);
+    with.map(|pid| process_text(&pid)).collect()
+}
+
+/// What has a file locked, after the word `is`. A lock outlives the process that took it where
+/// another one has its descriptor.
+fn locked(path: &Path) -> Option<String> {
+    let holders = strake_runtime::lock_holders(path);
+    let (ended, alive): (Vec<u32>, Vec<u32>) = holders.into_iter().partition(|pid| has_ended(*pid));
+    let alive: Vec<String> = alive
+        .iter()
+        .map(|pid| process_text(&pid.to_string()))
+        .collect();
+    let gone = ended.first().map(|pid| {
+        let open = processes_with_file(path);
+        let heirs = match open.is_empty() {
+            true => "another process has its descriptor".to_owned(),
+            false => format!("the file is open in {}", open.join(", ")),
+        };
+        format!("process {pid}, which has ended: {heirs}")
+    });
+    let all: Vec<String> = alive.into_iter().chain(gone).collect();
+    (!all.is_empty()).then(|| format!("locked by {}", all.join(", ")))
 }
 
 /// The number of the block device that a process has open under this descriptor.
@@ -170,6 +222,11 @@ pub(crate) fn opener(rdev: u64) -> Option<String> {
     let mut pids = other_processes();
     let pid = pids.find(|pid| has_open(pid, &devs))?;
     Some(process_text(&pid))
+}
+
+/// Whether this process has a block device or a partition of it open.
+pub(crate) fn is_open_here(rdev: u64) -> bool {
+    has_open("self", &numbers_and_paths(rdev).0)
 }
 
 /// Where a device is mounted for a process that sees other mounts than this one.
@@ -223,8 +280,7 @@ pub(crate) fn of(path: &Path) -> Option<String> {
     if about.file_type().is_block_device() {
         return of_block(about.rdev());
     }
-    let holder = strake_runtime::lock_holder(path)?.to_string();
-    Some(format!("locked by {}", process_text(&holder)))
+    locked(path)
 }
 
 #[cfg(test)]

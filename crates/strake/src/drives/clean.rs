@@ -92,8 +92,7 @@ fn member_text(sb: &Superblock) -> String {
 /// No device was written.
 pub(crate) fn clean(paths: &[PathBuf]) -> Result<(Vec<Found>, Option<Failure>), Failure> {
     look(paths)?;
-    let hold = |path: &PathBuf| Device::open(path, OpenMode::Member);
-    let devices: Vec<Device> = paths.iter().map(hold).collect::<Result<_, _>>()?;
+    let devices = safety::hold_all(paths.iter().map(PathBuf::as_path))?;
     // Again, now that nobody else can write them.
     let found: Vec<Found> = devices.iter().map(look_at).collect::<Result<_, _>>()?;
     let mut partly = Partly::default();

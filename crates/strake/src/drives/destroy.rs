@@ -19,6 +19,7 @@ use crate::drives::find;
 use crate::drives::find::FoundArray;
 use crate::drives::make;
 use crate::drives::reused;
+use crate::drives::safety;
 
 /// What became of the members of an array of which at least one was wiped.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ pub(crate) struct Destroyed {
 /// No member was wiped.
 pub(crate) fn found(found: &FoundArray, dry_run: bool) -> Result<Destroyed, Failure> {
     let open = |member: &find::FoundMember| Device::open(&member.path, OpenMode::Member);
-    let usable: Vec<Device> = found.usable().map(open).collect::<Result<_, _>>()?;
+    let usable = safety::hold_all(found.usable().map(|member| member.path.as_path()))?;
     let mut left: Vec<String> = Vec::new();
     // What nobody would start the array with need not be held for it.
     let mut aside = Vec::new();

@@ -526,7 +526,33 @@ impl FoundArray {
         }
     }
 
-    /// As `show` tells an array that does not run.
+    /// As `show` tells an array that does not run here, and a member that another process holds, if
+    /// that process may serve the array: then its state is not known. With more than half of its
+    /// members free nothing can serve it elsewhere, by the same rule as a start goes by.
+    pub(crate) fn not_served_json(&self) -> (crate::api::ArrayJson, Option<PathBuf>) {
+        let stopped = self.stopped_json();
+        let (live, believed) = self.believed();
+        let is_held = |m: &&FoundMember| sysfs::is_held(&m.path);
+        let held: Vec<&FoundMember> = self.members.iter().filter(is_held).collect();
+        let is_free = |uuid: &&MemberUuid| {
+            let mut held = held.iter();
+            !held.any(|m| m.image.superblock.member == **uuid)
+        };
+        let free = believed.iter().filter(is_free).count();
+        match held.first() {
+            Some(first) if 2 * free <= live.len() => {
+                let unknown = crate::api::ArrayJson {
+                    state: "unknown".to_owned(),
+                    startable: None,
+                    ..stopped
+                };
+                (unknown, Some(first.path.clone()))
+            }
+            _ => (stopped, None),
+        }
+    }
+
+    /// The same, of an array that nothing serves.
     pub(crate) fn stopped_json(&self) -> crate::api::ArrayJson {
         let authority = &self.authority().image;
         let lost = authority.lost_bytes().unwrap_or_default();

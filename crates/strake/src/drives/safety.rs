@@ -94,10 +94,33 @@ pub(crate) fn infos(paths: &[PathBuf]) -> Result<Vec<DeviceInfo>, Failure> {
 
 /// Whether devices could be held now: what a dry run looks at last.
 pub(crate) fn may_hold(paths: &[PathBuf]) -> Result<(), Failure> {
-    let open = |path: &PathBuf| Device::open(path, OpenMode::Member);
     // All at once: two of them may be the same.
-    paths.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    Ok(())
+    hold_all(paths.iter().map(PathBuf::as_path)).map(drop)
+}
+
+/// Holds all of these devices, or none.
+///
+/// # Errors
+/// One cannot be held; all are named that cannot.
+pub(crate) fn hold_all<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<Vec<Device>, Failure> {
+    let (mut devices, mut refused) = (Vec::new(), Vec::new());
+    for path in paths {
+        match Device::open(path, OpenMode::Member) {
+            Ok(device) => devices.push(device),
+            Err(error) => refused.push(Failure::from(error)),
+        }
+    }
+    let Some(first) = refused.first() else {
+        return Ok(devices);
+    };
+    let found: Vec<&str> = refused
+        .iter()
+        .map(|failure| failure.found.as_str())
+        .collect();
+    Err(Failure {
+        found: found.join("; "),
+        ..first.clone()
+    })
 }
 
 /// Opens devices that were checked, for a caller that is going to write them: held, without the
@@ -108,8 +131,7 @@ pub(crate) fn hold(
     foreign: &[PathBuf],
     permit: Permit,
 ) -> Result<Vec<Device>, Failure> {
-    let open = |path: &PathBuf| Device::open(path, OpenMode::Member);
-    let open_all = || paths.iter().map(open).collect::<Result<Vec<_>, _>>();
+    let open_all = || hold_all(paths.iter().map(PathBuf::as_path));
     let devices = open_all()?;
     if foreign.is_empty() {
         return still_free(devices, permit);
@@ -123,7 +145,7 @@ pub(crate) fn hold(
         // Nothing is wiped for what comes to nothing.
         wiped.failure(did).map_or(Ok(()), Err)?;
     }
-    let held = open_all().map_err(Failure::from);
+    let held = open_all();
     held.and_then(|devices| still_free(devices, permit))
         .map_err(|failure| {
             let found = format!("{}; {did}: {}", failure.found, partly::all(foreign));

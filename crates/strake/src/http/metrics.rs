@@ -352,13 +352,14 @@ impl Families {
 }
 
 /// The words of an array's state and of a member's: each has a line in its state set.
-const ARRAY_STATES: [&str; 6] = [
+const ARRAY_STATES: [&str; 7] = [
     "optimal",
     "degraded",
     "failed",
     "unresponsive",
     "stopping",
     "stopped",
+    "unknown",
 ];
 const MEMBER_STATES: [&str; 6] = [
     "in_sync",

@@ -423,3 +423,92 @@ impl Drop for Tmpfs {
         let _ = umount.args(["--lazy", &self.0]).status();
     }
 }
+
+/// With a daemon here it was called stopped, and could be started.
+#[test]
+fn what_another_daemon_serves_is_unknown_with_a_daemon_here_and_without() {
+    let mut rig = Rig::new();
+    let devices = rig.files(3);
+    rig.start_daemon();
+    rig.create("data", "5", &["--export", "none"], &devices)
+        .ok();
+    let mut other = Rig::new();
+    let mut import = vec!["import", "data"];
+    import.extend(devices.iter().map(String::as_str));
+    let adopted = other.run(&import).ok().json();
+    let what = adopted["what"].as_str().expect("a text").to_owned();
+    assert!(what.contains("another process holds its members"), "{what}");
+    let is_unknown = |other: &Rig| {
+        let one = other.run(&["show", "data"]);
+        assert_eq!((one.code, &one.json()["state"]), (9, &"unknown".into()));
+        for args in [&["show"][..], &["status"], &["status", "data"]] {
+            let run = other.run(args);
+            let states = run.json();
+            let of_data = states.as_array().and_then(|all| {
+                let mut all = all.iter();
+                all.find(|array| array["name"] == "data")
+            });
+            let state = of_data.map(|array| array["state"].clone());
+            assert_eq!((run.code, state), (9, Some("unknown".into())), "{args:?}");
+        }
+    };
+    is_unknown(&other);
+    other.start_daemon_with(&["--wait", "0.5"]);
+    is_unknown(&other);
+    let metrics = other.ask("GET", "/metrics");
+    let line = "strake_array_state{array=\"data\",state=\"unknown\"} 1\n";
+    assert!(metrics.contains(line), "{metrics}");
+    other
+        .run(&["destroy", "data", "-y"])
+        .refused(4, "device-busy");
+    other.run(&["start", "data"]).refused(4, "device-busy");
+    other.run(&["stop", "--all"]).ok();
+    assert_eq!(rig.show("data")["state"], "optimal");
+    rig.run(&["stop", "data"]).ok();
+    rig.stop_daemon();
+    other.run(&["start", "data", "--export", "none"]).ok();
+    assert_eq!(other.show("data")["state"], "optimal");
+    other.stop_daemon();
+}
+
+/// Of two members the first was named, as `locked by  (PID)` of a process that had ended.
+#[test]
+fn what_holds_members_is_told_of_all_of_them_also_where_the_locker_has_ended() {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+    if !rig::has("flock") {
+        return rig::skipped("flock is not installed");
+    }
+    let mut rig = Rig::new();
+    let devices = rig.files(2);
+    rig.start_daemon();
+    rig.create("data", "1", &["--export", "none"], &devices)
+        .ok();
+    rig.run(&["stop", "data"]).ok();
+    let script = "exec 8<\"$0\" 9<\"$1\"; flock -x 8; flock -x 9; echo; exec sleep 1000";
+    let mut heir = Command::new("sh")
+        .args(["-c", script, &devices[0], &devices[1]])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut line = [0];
+    let said = heir.stdout.as_mut().expect("piped").read_exact(&mut line);
+    said.expect("both are locked");
+    let by = format!("which has ended: the file is open in sleep ({})", heir.id());
+    for args in [
+        &["start", "data"][..],
+        &["destroy", "data", "-y"],
+        &["drive", "clean", "-y", &devices[0], &devices[1]],
+    ] {
+        let refused = rig.run(args).refused(4, "device-busy");
+        let found = refused.json_error()["found"].to_string();
+        for device in &devices {
+            assert!(found.contains(device), "{args:?}: {found}");
+        }
+        assert_eq!(found.matches(&by).count(), 2, "{args:?}: {found}");
+    }
+    heir.kill().expect("ours");
+    heir.wait().expect("ours");
+    rig.run(&["start", "data", "--export", "none"]).ok();
+    rig.stop_daemon();
+}

@@ -386,3 +386,144 @@ fn a_daemon_that_is_stopped_is_told_of_and_waited_for_no_longer() {
     within(&rig, 60, &["show"]).ok();
     rig.stop_daemon();
 }
+
+/// A block device that answers nothing, by a write that its frozen file system holds up.
+struct HungDevice {
+    freezer: Freezer,
+    path: String,
+    writer: Child,
+}
+
+impl HungDevice {
+    /// None where this machine cannot have one.
+    fn new(rig: &Rig) -> Option<HungDevice> {
+        let mut freezer = Freezer::new(rig)?;
+        let file = freezer.file("m");
+        let mut setup = Command::new("losetup");
+        let made = setup.args(["-f", "--show", &file]).output();
+        let made = made.expect("it runs");
+        let path = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+        assert!(made.status.success() && !path.is_empty(), "{made:?}");
+        freezer.freeze();
+        let writer = Command::new("dd")
+            .args(["if=/dev/urandom", "bs=1M", "count=8", "oflag=direct"])
+            .arg(format!("of={path}"))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it runs");
+        // Long enough for the write to be under way.
+        std::thread::sleep(Duration::from_millis(1500));
+        Some(HungDevice {
+            freezer,
+            path,
+            writer,
+        })
+    }
+}
+
+impl Drop for HungDevice {
+    fn drop(&mut self) {
+        self.freezer.thaw();
+        let _ = self.writer.wait();
+        let give_up = Instant::now() + Duration::from_secs(20);
+        while !run("losetup", &["-d", &self.path]) && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// What comes of commands that are begun at the same time, each within so many seconds: one that a
+/// device holds up cannot even be killed.
+fn all_within(rig: &Rig, seconds: u64, all: &[&[&str]]) -> Vec<Run> {
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let begun = all.iter().map(|args| (spawn(rig, args), args));
+    let begun: Vec<_> = begun.collect();
+    let ended = begun.into_iter().map(|(mut child, args)| {
+        while child.try_wait().expect("ours").is_none() {
+            assert!(
+                Instant::now() < until,
+                "no end within {seconds} s: {args:?}"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let output = child.wait_with_output().expect("it ended");
+        Run {
+            code: output.status.code().expect("it was not killed"),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    });
+    ended.collect()
+}
+
+/// Commands waited for such a device for good, and no signal ended them.
+#[test]
+fn commands_without_a_daemon_end_although_a_device_of_the_machine_hangs_and_name_it() {
+    if !rig::is_root() {
+        return rig::skipped("only root can freeze a file system");
+    }
+    let rig = Rig::new();
+    let d = rig.files(5);
+    rig.run(&[
+        "create", "old", "--level", "1", "--export", "none", &d[2], &d[3],
+    ])
+    .ok();
+    let Some(hung) = HungDevice::new(&rig) else {
+        return;
+    };
+    let path = hung.path.as_str();
+    let no_answer = format!("{path}: no answer");
+    let looks: [&[&str]; 7] = [
+        &["status"],
+        &["show"],
+        &["scan"],
+        &["doctor"],
+        &["pool", "show"],
+        &["config", "backup"],
+        &["show", "old"],
+    ];
+    for (run, args) in all_within(&rig, 60, &looks).iter().zip(looks) {
+        let named = run.err.lines().find(|line| line.contains("no answer"));
+        assert!(
+            named.is_some_and(|line| line.contains(path)),
+            "{args:?}: {run:?}"
+        );
+        assert!(args == ["doctor"] || [0, 7].contains(&run.code), "{run:?}");
+    }
+    let of_it: [&[&str]; 7] = [
+        &["examine", path],
+        &["scan", path],
+        &["create", "n", "--level", "1", &d[0], path],
+        &["drive", "clean", "-y", path],
+        &["pool", "create", "p", path],
+        &["import", "old", path],
+        &["start", "old", "--foreground", path],
+    ];
+    for (run, args) in all_within(&rig, 60, &of_it).into_iter().zip(of_it) {
+        assert!(run.err.contains(&no_answer), "{args:?}: {run:?}");
+        assert!(run.err.contains("device-silent"), "{args:?}: {run:?}");
+        assert_eq!(run.code, 4, "{args:?}: {run:?}");
+    }
+    let changes: [&[&[&str]]; 3] = [
+        &[
+            &[
+                "create", "new", "--level", "1", "--export", "none", &d[0], &d[1],
+            ],
+            &["pool", "create", "p", &d[4]],
+        ],
+        &[
+            &["rename", "new", "newer"],
+            &["destroy", "old", "-y"],
+            &["drive", "clean", "-y", &d[4]],
+        ],
+        &[&["destroy", "newer", "-y"]],
+    ];
+    for round in changes {
+        for (run, args) in all_within(&rig, 60, round).into_iter().zip(round) {
+            assert_eq!(run.code, 0, "{args:?}: {run:?}");
+        }
+    }
+    // Of what is not found it is not known that it is not there.
+    let absent = all_within(&rig, 60, &[&["show", "old"]]).remove(0);
+    assert!(absent.err.contains("device-silent"), "{absent:?}");
+}

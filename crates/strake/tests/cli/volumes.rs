@@ -279,6 +279,22 @@ fn what_makes_no_sense_of_a_volume_is_refused_by_name() {
     assert_eq!(again["carved"], false, "another array");
 }
 
+/// The first was asked to be confirmed, the second was said to be no size.
+#[test]
+fn what_is_not_there_is_not_asked_about_and_a_size_that_is_too_large_is_called_so() {
+    let mut rig = Rig::new();
+    carved(&mut rig);
+    rig.run(&["volume", "delete", "data", "nosuch"])
+        .refused(3, "volume-not-found");
+    rig.run(&["volume", "delete", "data", "a"])
+        .refused(4, "not-confirmed");
+    assert_eq!(names(&rig), ["a", "b"]);
+    for size in ["99999999T", "18446744073709551616"] {
+        let refused = create(&rig, "c", size).refused(2, "size-invalid");
+        assert!(refused.err.contains("too large"), "{refused:?}");
+    }
+}
+
 #[test]
 fn a_table_that_nobody_can_believe_is_told_and_not_written_over() {
     let mut rig = Rig::new();

@@ -208,9 +208,10 @@ pub(crate) enum Command {
     /// Print one line for each array: its state, and what is wrong
     ///
     /// Made for scripts and login banners: it waits at most a few seconds for the daemon, and its
-    /// exit status is the state of NAME, or the worst state of all arrays (a stopped array that can
-    /// be started counts only where it is named): 0 optimal, 5 degraded, 6 failed, 7 stopped, 8
-    /// stopped and too few drives found, 9 unknown: it does not answer, or is being stopped.
+    /// exit status is the state of NAME: 0 optimal, 5 degraded, 6 failed, 7 stopped, 8 stopped and
+    /// too few drives found, 9 unknown: it does not answer, is being stopped, or another process
+    /// holds its members. Without NAME it is the worst of all arrays: the first of 6, 8, 9, 5 that
+    /// any has (a stopped array that can be started counts only where it is named).
     Status {
         /// Only this one
         name: Option<String>,
@@ -248,6 +249,9 @@ pub(crate) enum Command {
     /// Write the manual pages of all commands, for packages
     #[command(hide = true)]
     Man { folder: PathBuf },
+    /// Say which devices do not answer, to another command
+    #[command(hide = true)]
+    Answering,
 }
 
 /// What the rules of udev ask.

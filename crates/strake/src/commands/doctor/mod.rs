@@ -26,6 +26,7 @@ use crate::common::errors::{Exit, Failure};
 use crate::common::events::Severity;
 use crate::common::{shown, size};
 use crate::drives::machine;
+use crate::drives::machine::answering;
 use crate::drives::machine::health::Health;
 use crate::drives::machine::looks::Looks;
 use crate::drives::machine::traits;
@@ -146,6 +147,7 @@ fn seats(arrays: &[ArrayJson], report: &mut DoctorJson) -> Vec<Seat> {
         .flat_map(members)
         .filter_map(|member| member.device.map(PathBuf::from))
         .collect();
+    let devices = answering::of(&devices).found;
     let looks = Looks::default();
     let looked = looks.each(&devices, |path| {
         (path.to_owned(), traits::of(path), machine::health::of(path))

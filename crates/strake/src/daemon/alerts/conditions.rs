@@ -182,7 +182,7 @@ pub(super) struct Conditions {
 fn answers(array: &ArrayJson) -> bool {
     !matches!(
         array.state.as_str(),
-        "stopped" | "stopping" | "unresponsive"
+        "stopped" | "stopping" | "unresponsive" | "unknown"
     )
 }
 

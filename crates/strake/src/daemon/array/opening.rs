@@ -112,7 +112,8 @@ impl Opened {
             return Err(none_usable(found, &self.aside));
         }
         let elsewhere = |aside: &&Aside| is_held(&aside.why) && !left_behind.contains(&aside.path);
-        let Some(held) = self.aside.iter().find(elsewhere) else {
+        let all: Vec<&Aside> = self.aside.iter().filter(elsewhere).collect();
+        let Some(held) = all.first() else {
             return Ok(());
         };
         let (live, believed) = found.believed();
@@ -123,10 +124,12 @@ impl Opened {
         if 2 * free > live.len() {
             return Ok(());
         }
+        let found_of_all: Vec<&str> = all.iter().map(|one| one.why.found.as_str()).collect();
         let what = format!(
-            "{}; {free} of {} members are free, and others may be in service where it is held",
-            held.why.found,
-            live.len()
+            "{}; {free} of {} members are free, and others may be in service where {}",
+            found_of_all.join("; "),
+            live.len(),
+            size::verb(all.len(), "it is held", "they are held")
         );
         Err(Failure::new(held.why.code, what).cure(held.why.cure.clone()))
     }

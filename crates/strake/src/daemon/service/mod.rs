@@ -206,7 +206,7 @@ impl Service {
         let found = find::group(members);
         if extra.is_empty() {
             *locked(&self.unread) = unread;
-            let told = |array: &FoundArray| self.dir.told_destroyed(array.stopped_json());
+            let told = |array: &FoundArray| self.dir.told_destroyed(self.not_served(array));
             *locked(&self.found) = found.iter().map(told).collect();
         }
         found

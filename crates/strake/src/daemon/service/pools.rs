@@ -32,6 +32,7 @@ use crate::daemon::service::{Service, locked, take_in};
 use crate::daemon::state::Dir;
 use crate::drives::find;
 use crate::drives::find::FoundArray;
+use crate::drives::machine::answering;
 use crate::drives::machine::health;
 use crate::drives::machine::looks::Looks;
 use crate::drives::make::random_uuid;
@@ -105,11 +106,7 @@ impl<'a> Pools<'a> {
         let silent = looks.each(paths, |path| drop(find::look(path))).silent;
         match silent.is_empty() {
             true => Ok(()),
-            false => {
-                let found = format!("{}: no answer", partly::all(&silent));
-                let cure = "look at the kernel log; leave out what does not answer";
-                Err(Failure::new(Code::DeviceSilent, found).cure(cure))
-            }
+            false => Err(answering::refused(&silent)),
         }
     }
 

@@ -76,6 +76,12 @@ impl Default for Looks {
 }
 
 impl Looks {
+    /// How long a look at so many devices takes at most.
+    pub(crate) fn longest(devices: usize) -> Duration {
+        let parts = devices.div_ceil(AT_ONCE);
+        PATIENCE.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX))
+    }
+
     fn with(patience: Duration) -> Looks {
         Looks {
             patience,

@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing in this room writes to a device. Deliberately absent: Strake's own formats.
 
+pub(crate) mod answering;
 pub(crate) mod health;
 pub(crate) mod helper;
 pub(crate) mod locate;

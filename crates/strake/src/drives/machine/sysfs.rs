@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::common::errors::{Code, Failure};
+use crate::common::uses;
 use crate::common::uses::{names_in, read_trimmed, sys_dir};
 
 pub(crate) use crate::common::uses::dev_text;
@@ -94,6 +95,16 @@ pub(crate) fn identity(path: &Path) -> Result<Identity, Failure> {
 /// Whether another process has this member for itself, as a daemon that serves it does: block
 /// devices are opened exclusively, files are locked. What cannot be asked is taken as not held.
 pub(crate) fn is_held(path: &Path) -> bool {
+    let own = std::process::id();
+    is_taken(path)
+        && match identity(path) {
+            Ok(Identity::Block(rdev)) => !uses::is_open_here(rdev),
+            _ => !strake_runtime::lock_holders(path).contains(&own),
+        }
+}
+
+/// The same of any process, this one too.
+fn is_taken(path: &Path) -> bool {
     use std::os::unix::fs::OpenOptionsExt;
     let block = matches!(identity(path), Ok(Identity::Block(_)));
     let flags = match block {

@@ -15,6 +15,7 @@ use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running::Running;
 use crate::daemon::service::Service;
 use crate::drives::find;
+use crate::drives::find::FoundArray;
 use crate::view;
 
 impl Service {
@@ -60,7 +61,7 @@ impl Service {
             others
                 .iter()
                 .filter(|a| !known.contains(&a.uuid.to_string()))
-                .map(|found| self.placed(found.stopped_json())),
+                .map(|found| self.placed(self.not_served(found))),
         );
         let missing = self.missing_beside(&others);
         let missing = missing.iter().map(|one| self.of_missing(one));
@@ -76,7 +77,7 @@ impl Service {
             return Ok(self.placed(array));
         }
         match find::pick(self.scan(&[]), name) {
-            Ok(found) => Ok(self.placed(found.stopped_json())),
+            Ok(found) => Ok(self.placed(self.not_served(&found))),
             Err(failure) if failure.code == Code::ArrayNotFound => self.show_missing(name, failure),
             Err(failure) => Err(failure),
         }
@@ -100,6 +101,14 @@ impl Service {
             not_found: false,
             device: device.map(|id| format!("/dev/ublkb{id}")),
             ..found.unwrap_or_default()
+        }
+    }
+
+    /// An array found that is not in service here: another process may serve it.
+    pub(crate) fn not_served(&self, found: &FoundArray) -> ArrayJson {
+        match self.is_running(found.uuid) {
+            true => found.stopped_json(),
+            false => found.not_served_json().0,
         }
     }
 

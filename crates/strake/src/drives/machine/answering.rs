@@ -1,0 +1,179 @@
+//! Which devices answer: for a command, which has to end although one of them never does.
+//!
+//! Protocol: a process of this same program (`strake answering`) gets paths on its standard input,
+//! a NUL behind each, and looks at them, each on a thread of its own ([`Looks`]). It writes those
+//! that do not answer, a NUL behind each, and then one more NUL. The command reads no further, and
+//! reads only devices that answer.
+//!
+//! A thread does not suffice, as it does for the daemon: a process with a thread in a read that the
+//! kernel does not end (state D) cannot end itself, since its exit waits for all its threads.
+//! SIGKILL does not end it either, and the shell that started it waits on. So the process that may
+//! hang is another one, that nothing waits for; it ends when the kernel lets go of the device.
+//!
+//! Invariants: such a process holds no descriptor of the terminal or of a pipe of the user; what
+//! was asked once is not asked again by the same command. Deliberately absent: a device that
+//! answers here and hangs a moment later.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::common::absolute;
+use crate::common::errors::{Code, Failure};
+use crate::common::partly;
+use crate::drives::machine::looks::{Answers, Looks};
+use crate::drives::machine::sysfs;
+use crate::drives::machine::sysfs::Identity;
+
+/// What the other process is asked by.
+pub(crate) const COMMAND: &str = "answering";
+/// How long the other process may take to begin and to end, beside its looks.
+const SLACK: Duration = Duration::from_secs(5);
+
+/// Whether a device answers, by what was asked so far.
+static ASKED: Mutex<BTreeMap<Identity, bool>> = Mutex::new(BTreeMap::new());
+
+/// Those of these devices that answer, and those that do not. What is not there counts as one that
+/// answers: to read it fails at once.
+pub(crate) fn of(paths: &[PathBuf]) -> Answers<PathBuf> {
+    let known = |asked: &BTreeMap<Identity, bool>, path: &Path| {
+        let device = sysfs::identity(path).ok()?;
+        Some((device, asked.get(&device).copied()))
+    };
+    // Held meanwhile: another thread that asks would ask the same.
+    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut new: BTreeMap<Identity, PathBuf> = BTreeMap::new();
+    for path in paths {
+        if let Some((device, None)) = known(&asked, path) {
+            new.entry(device).or_insert_with(|| absolute(path));
+        }
+    }
+    if !new.is_empty() {
+        let list: Vec<&PathBuf> = new.values().collect();
+        let silent = match ask(&list) {
+            Ok(silent) => silent,
+            Err(error) => {
+                tracing::warn!(%error, "it is not known which devices answer");
+                Vec::new()
+            }
+        };
+        let answers = |path: &PathBuf| !silent.contains(path);
+        asked.extend(new.iter().map(|(device, path)| (*device, answers(path))));
+    }
+    let is_silent = |path: &&PathBuf| matches!(known(&asked, path), Some((_, Some(false))));
+    let (silent, found): (Vec<&PathBuf>, Vec<&PathBuf>) = paths.iter().partition(is_silent);
+    Answers {
+        found: found.into_iter().cloned().collect(),
+        silent: silent.into_iter().cloned().collect(),
+    }
+}
+
+/// Refuses devices that do not answer: whatever is to be done with them would wait for them.
+pub(crate) fn need(paths: &[PathBuf]) -> Result<(), Failure> {
+    match of(paths).silent {
+        silent if silent.is_empty() => Ok(()),
+        silent => Err(refused(&silent)),
+    }
+}
+
+/// The refusal of devices that do not answer.
+pub(crate) fn refused(silent: &[PathBuf]) -> Failure {
+    let found = format!("{}: no answer", partly::all(silent));
+    let cure = "look at the kernel log; leave out what does not answer";
+    Failure::new(Code::DeviceSilent, found).cure(cure)
+}
+
+/// Asks another process. One that says nothing in time leaves all of them silent.
+fn ask(paths: &[&PathBuf]) -> io::Result<Vec<PathBuf>> {
+    let mut child = Command::new("/proc/self/exe")
+        .arg(COMMAND)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        // It may stay for long: it keeps neither a reader of the user nor a file system waiting.
+        .stderr(Stdio::null())
+        .current_dir("/")
+        .spawn()?;
+    let mut list = Vec::new();
+    for path in paths {
+        list.extend(path.as_os_str().as_bytes());
+        list.push(0);
+    }
+    let (sender, receiver) = channel();
+    // It waits for a pipe and for a process, which keeps no process from its end.
+    let talk = std::thread::Builder::new().name(COMMAND.to_owned());
+    talk.spawn(move || {
+        let input = child.stdin.take();
+        let written = input.map_or(Ok(()), |mut pipe| pipe.write_all(&list));
+        let output = child.stdout.take();
+        let answer = written.and_then(|()| output.map_or(Ok(Vec::new()), silent_in));
+        // It may be late.
+        let _ = sender.send(answer);
+        // Which may be never.
+        let _ = child.wait();
+    })?;
+    let late = |_| Ok(paths.iter().map(|path| (*path).clone()).collect());
+    let patience = Looks::longest(paths.len()) + SLACK;
+    receiver.recv_timeout(patience).unwrap_or_else(late)
+}
+
+/// What the other process says, to its end mark.
+fn silent_in(pipe: impl Read) -> io::Result<Vec<PathBuf>> {
+    let mut silent = Vec::new();
+    let mut path = Vec::new();
+    for byte in io::BufReader::new(pipe).bytes() {
+        match byte? {
+            0 if path.is_empty() => return Ok(silent),
+            0 => silent.push(path_of(&std::mem::take(&mut path))),
+            other => path.push(other),
+        }
+    }
+    Err(io::ErrorKind::UnexpectedEof.into())
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+/// What the other process does.
+pub(crate) fn answer(look: impl Fn(&Path) + Clone + Send + 'static) -> io::Result<()> {
+    let mut list = Vec::new();
+    io::stdin().lock().read_to_end(&mut list)?;
+    let paths = list
+        .split(|byte| *byte == 0)
+        .filter(|path| !path.is_empty());
+    let paths: Vec<PathBuf> = paths.map(path_of).collect();
+    let silent = Looks::default().each(&paths, look).silent;
+    let mut said = Vec::new();
+    for path in silent {
+        said.extend(path.as_os_str().as_bytes());
+        said.push(0);
+    }
+    said.push(0);
+    let mut out = io::stdout().lock();
+    out.write_all(&said)?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_silent_is_read_to_the_end_mark_and_no_further() {
+        let read = |bytes: &[u8]| silent_in(bytes).map_err(|error| error.kind());
+        let paths = |all: &[&str]| Ok(all.iter().map(PathBuf::from).collect());
+        assert_eq!(read(b"\0"), paths(&[]));
+        assert_eq!(
+            read(b"/dev/a\0/dev/b\nc\0\0/dev/d"),
+            paths(&["/dev/a", "/dev/b\nc"])
+        );
+        assert_eq!(read(b"/dev/a\0"), Err(io::ErrorKind::UnexpectedEof));
+        assert_eq!(read(b"running 3 tests"), Err(io::ErrorKind::UnexpectedEof));
+    }
+}
