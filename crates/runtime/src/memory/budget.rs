@@ -1,8 +1,8 @@
 //! Descriptors: how many this process may have open, and how many an array needs.
 //!
 //! Invariant: an array is refused before anything is written if too few descriptors would be left
-//! to administer the arrays that serve already. Deliberately absent: counting what clients take
-//! later; a client that finds no descriptor waits, as its server says.
+//! to administer the arrays that serve already, and a client of an array where it would take the
+//! last of them.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -10,6 +10,8 @@ use crate::error::ServeError;
 
 /// Descriptors that are left to the API, to clients and to devices that are looked at.
 const SPARE: u64 = 24;
+/// Those of them that clients of arrays leave to the API and to devices that are looked at.
+const NOT_FOR_CLIENTS: u64 = 16;
 /// Of each thread: its ring and its eventfd.
 const OF_THREAD: u64 = 2;
 /// Of an array besides: the watch, and what its export opens.
@@ -29,6 +31,11 @@ pub fn raise_descriptor_limit() {
     }
 }
 
+/// Refuses a client of an array, which takes one descriptor more than it has.
+pub(crate) fn check_descriptors_for_client() -> Result<(), ServeError> {
+    check_beside(1, NOT_FOR_CLIENTS)
+}
+
 /// Refuses to begin where so few descriptors are left that no array could be served.
 pub fn check_descriptors_left() -> Result<(), ServeError> {
     check(OF_ARRAY + OF_THREAD)
@@ -41,6 +48,10 @@ pub(crate) fn check_descriptors(threads: u16, devices: usize) -> Result<(), Serv
 }
 
 fn check(needs: u64) -> Result<(), ServeError> {
+    check_beside(needs, SPARE)
+}
+
+fn check_beside(needs: u64, spare: u64) -> Result<(), ServeError> {
     let Some(limit) = getrlimit(Resource::Nofile).current else {
         return Ok(());
     };
@@ -53,7 +64,7 @@ fn check(needs: u64) -> Result<(), ServeError> {
         }
         Err(_) => return Ok(()),
     };
-    match open + needs + SPARE > limit {
+    match open + needs + spare > limit {
         false => Ok(()),
         true => Err(ServeError::Descriptors { open, needs, limit }),
     }

@@ -67,7 +67,7 @@ const NOT_FOR_CLIENTS: u64 = 4;
 pub(crate) fn reserve_for_client(bytes: u64) -> Result<Reserved, ServeError> {
     let left = |bound: Bound| Bound {
         bytes: bound.bytes - bound.bytes / NOT_FOR_CLIENTS,
-        ..bound
+        of: format!("three quarters of {}", bound.of),
     };
     let others = RESERVED.fetch_add(bytes, Ordering::Relaxed);
     let reserved = Reserved(bytes);
@@ -93,11 +93,18 @@ fn fits(bytes: u64, others: u64, bounds: &[Bound]) -> Result<(), ServeError> {
     }
 }
 
-/// What bounds the memory of this process for good.
+/// The part of the machine's, or a cgroup's, memory that buffers leave to all else: the kernel ends
+/// the process, with all arrays, where there is nothing left.
+const NOT_FOR_BUFFERS: u64 = 8;
+
+/// What bounds the buffers of this process for good.
 fn bounds() -> Vec<Bound> {
-    let mut all = Vec::new();
-    all.extend(meminfo("MemTotal"));
+    let mut all: Vec<Bound> = meminfo("MemTotal").into_iter().collect();
     all.extend(cgroups(Path::new("/"), Path::new("/proc/self/cgroup")));
+    for bound in &mut all {
+        bound.bytes -= bound.bytes / NOT_FOR_BUFFERS;
+        bound.of = format!("seven eighths of {}", bound.of);
+    }
     for (resource, name) in [(Resource::As, "RLIMIT_AS"), (Resource::Data, "RLIMIT_DATA")] {
         if let Some(bytes) = getrlimit(resource).current {
             let of = format!("{name} of the process");

@@ -57,6 +57,19 @@ pub(crate) async fn connect(socket: &Path) -> io::Result<UnixStream> {
     }
 }
 
+/// Refuses what another user answers with: neither root's daemon nor this user's.
+fn is_ours(stream: &UnixStream, socket: &Path) -> Result<(), Failure> {
+    let peer = stream.peer_cred();
+    let user = peer
+        .map_err(|error| Failure::io(socket.display(), &error))?
+        .uid();
+    if user == 0 || user == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    let found = format!("{}: user {user} listens there", socket.display());
+    Err(Failure::new(Code::StateDir, found))
+}
+
 /// What comes of a question to the daemon, for as long as it lives.
 async fn while_it_lives<T>(
     socket: &Path,
@@ -105,7 +118,10 @@ impl Client {
             .block_on(async { tokio::time::timeout(CONNECT_PATIENCE, connect(&socket)).await });
         let connected = connected.map_err(|_| silent("accept a connection", CONNECT_PATIENCE))?;
         match connected {
-            Ok(_) => Ok(Some(Client { runtime, socket })),
+            Ok(stream) => {
+                is_ours(&stream, &socket)?;
+                Ok(Some(Client { runtime, socket }))
+            }
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 Err(Failure::io(socket.display(), &e))
             }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -304,4 +305,81 @@ fn clients_of_one_array_do_not_take_the_memory_of_all() {
     });
     rig.stop_daemon();
     drop(cgroup);
+}
+
+/// Answers at a socket as another user.
+const ANOTHER: &str = r#"
+import os, socket, sys
+os.setuid(65534)
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+server.listen(5)
+print("listens", flush=True)
+sys.stdin.read()
+"#;
+
+/// "no arrays", exit 0: what another user's program said was believed.
+#[test]
+fn commands_do_not_believe_what_another_user_listens_with() {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::fs::chown;
+    use std::process::Stdio;
+    if !rig::is_root() || !rig::has("python3") {
+        return rig::skipped("only root can be another user, by python3");
+    }
+    let rig = Rig::new();
+    fs::create_dir_all(rig.dir()).expect("works");
+    fs::set_permissions(rig.folder.path(), PermissionsExt::from_mode(0o711)).expect("ours");
+    chown(rig.dir(), Some(65534), None).expect("root may");
+    let socket = rig.dir().join("api.sock").display().to_string();
+    let mut other = Command::new("python3")
+        .args(["-c", ANOTHER, &socket])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 runs");
+    let mut said = String::new();
+    let out = other.stdout.take().expect("piped");
+    BufReader::new(out).read_line(&mut said).expect("it speaks");
+    for args in [&["show"][..], &["status"], &["stop", "x"]] {
+        within(&rig, 30, args).refused(4, "state-dir-not-ours");
+    }
+    drop(other.stdin.take());
+    other.wait().expect("it ends");
+}
+
+/// They took all descriptors, and no command was answered any more.
+#[test]
+fn clients_of_an_array_leave_descriptors_to_administration() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    if !rig::has("python3") {
+        return rig::skipped("python3 is not installed");
+    }
+    let mut rig = Rig::new();
+    rig.start_daemon_limited("-n 64", &[]);
+    rig.create("a", "1", &["--export", "nbd"], &rig.files(2))
+        .ok();
+    let mut clients = Command::new("python3")
+        .args(["-c", READS_NOTHING])
+        .arg(rig.nbd("a"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 runs");
+    let mut said = String::new();
+    let out = clients.stdout.take().expect("piped");
+    BufReader::new(out).read_line(&mut said).expect("it speaks");
+    assert_eq!(
+        within(&rig, 30, &["show", "a"]).ok().json()["state"],
+        "optimal"
+    );
+    within(&rig, 30, &["fail", "a", "0"]).ok();
+    assert!(
+        rig.log().contains("NBD clients are refused"),
+        "{}",
+        rig.log()
+    );
+    drop(clients.stdin.take());
+    clients.wait().expect("it ends");
 }

@@ -31,6 +31,7 @@ use std::time::Duration;
 use strake_engine::units::ShardNo;
 
 use super::Target;
+use crate::memory::budget::check_descriptors_for_client;
 
 /// Connections at once; each may hold as much memory as `connection` says.
 const CONNECTIONS_MAX: usize = 32;
@@ -294,6 +295,13 @@ fn accept(shared: &Arc<Shared>) {
                 continue;
             }
         };
+        if let Err(error) = check_descriptors_for_client() {
+            if !std::mem::replace(&mut told, true) {
+                let (array, client) = (shared.target().name.clone(), client_of(&stream));
+                tracing::warn!(array, client, %error, "NBD clients are refused for a while");
+            }
+            continue;
+        }
         told = false;
         let Ok(handle) = stream.try_clone() else {
             continue;

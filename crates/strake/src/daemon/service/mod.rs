@@ -35,9 +35,9 @@ use strake_runtime::{Device, MemberImage, OpenMode};
 use tokio::sync::Notify;
 
 use crate::api::*;
+use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
-use crate::common::absolute;
 use crate::daemon::alerts::board::Board;
 use crate::daemon::array::running::{Limits, Running, Start};
 use crate::daemon::array::{left, opening, running};
