@@ -82,8 +82,8 @@ export interface Array {
   volume_table_damaged: boolean;
   volume_unit_bytes: number | null;
   volumes: Volume[];
-  write_hole: string;
   would_wipe?: string[];
+  write_hole: string;
 }
 
 export interface Backup {
@@ -190,6 +190,7 @@ export interface Created {
   carved: boolean;
   daemon: boolean;
   degraded_start: string;
+  destroyed: string | null;
   device: string | null;
   dry_run: boolean;
   epoch: number;
@@ -224,6 +225,7 @@ export interface Created {
   volume_table_damaged: boolean;
   volume_unit_bytes: number | null;
   volumes: Volume[];
+  would_wipe?: string[];
   write_hole: string;
 }
 

@@ -218,7 +218,7 @@ pub fn past(own: &Superblock, table: &Superblock) -> Past {
         .or(filled(own.member).map(|r| r.known));
     let (known, has) = (known.unwrap_or_default(), own.generation);
     let first = Generation(known.heard.0 + u64::from(known.gap));
-    // In one history neither number falls, so an older epoch with as new a generation is of another.
+    // In one history neither number falls: an older epoch with as new a generation is of another.
     if row.is_some() && own.epoch < table.epoch && has >= table.generation {
         let first = table.generation;
         Past::Other { has, first }

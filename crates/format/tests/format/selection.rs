@@ -495,3 +495,17 @@ fn a_removed_member_is_stale() {
     let selection = select_array(&found).expect("an array");
     assert_eq!(selection.slots, [Believed(0), Believed(1), Stale(2)]);
 }
+
+/// An array of older images went on until its generation was that of a table which it never saw.
+#[test]
+fn an_older_epoch_with_as_new_a_generation_is_of_another_past() {
+    let found = three(Level::Raid5);
+    let table = change(&found[0], 2, SlotState::Missing);
+    let mut own = found[1].clone();
+    assert_eq!(past(&own, &table), Past::Last);
+    own.generation = table.generation;
+    let (has, first) = (own.generation, table.generation);
+    assert_eq!(past(&own, &table), Past::Other { has, first });
+    own.epoch = table.epoch;
+    assert_eq!(past(&own, &table), Past::Last);
+}

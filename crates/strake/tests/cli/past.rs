@@ -379,3 +379,43 @@ fn a_member_cut_short_and_made_as_long_again_while_it_serves_is_out_within_secon
     rig.qemu_io("data", &["read -P 0xaa 0 8M"]);
     rig.stop_daemon();
 }
+
+/// When their generation had passed what the newer device knew of them, they were `optimal` with it
+/// and read what was never written.
+#[test]
+fn all_members_from_before_are_never_put_together_with_one_that_joined_since() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    rig.create("data", "5", NBD, &files[..3]).ok();
+    if rig.qemu_io("data", A).is_none() {
+        return;
+    }
+    rig.run(&["stop", "data"]).ok();
+    let copy = |n: usize| rig.path(&format!("copy-of-{n}"));
+    for (n, file) in files[..3].iter().enumerate() {
+        fs::copy(file, copy(n)).expect("copied");
+    }
+    rig.run(&["start", "data"]).ok();
+    rig.run(&["replace", "data", "1", &files[3]]).ok();
+    rig.until("the replacement", || {
+        let shown = rig.show("data");
+        shown["members"][1]["device"] == files[3].as_str() && shown["state"] == "optimal"
+    });
+    rig.run(&["stop", "data"]).ok();
+    for (n, file) in files[..3].iter().enumerate() {
+        fs::copy(copy(n), file).expect("put back");
+    }
+    let all = ["start", "data", &files[0], &files[1], &files[2]];
+    for _ in 0..6 {
+        let started = rig.run(&["start", "data"]);
+        assert!(started.code != 0, "{started:?}");
+        rig.run(&all).ok();
+        rig.qemu_io("data", B);
+        rig.run(&["stop", "data"]).ok();
+    }
+    rig.run(&["start", "data"]).refused(4, "members-missing");
+    rig.run(&all).ok();
+    rig.qemu_io("data", IS_B);
+    rig.stop_daemon();
+}
