@@ -433,6 +433,8 @@ impl World {
     /// Goes on until `until` says so.
     pub fn wait(&mut self, what: &str, until: impl Fn(&mut World) -> bool) -> SimResult {
         let limit = Time(self.clock.now().0 + 30_000_000_000);
+        // One device with hiccups may take ten seconds for an I/O, again and again.
+        let limit_of_slow = Time(limit.0 + 270_000_000_000);
         let mut round = 0u32;
         loop {
             round += 1;
@@ -448,7 +450,7 @@ impl World {
             if !more {
                 return Ok(());
             }
-            let late = self.clock.now() > limit || round > 3_000_000;
+            let late = self.clock.now() > limit_of_slow || round > 3_000_000;
             // The event looked for may be followed by one that is far away.
             if late && !until(self) {
                 return self.stuck(&format!("does not come to rest: {what}"));
