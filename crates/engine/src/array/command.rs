@@ -100,14 +100,24 @@ impl Array {
             return Changed::No;
         }
         self.persist.stale.retain(|(s, _)| *s != slot);
-        self.out.event(EventKind::Removed { slot: Some(slot) });
+        let (slot, device, cause) = (Some(slot), None, None);
+        self.out.event(EventKind::Removed {
+            slot,
+            device,
+            cause,
+        });
         self.membership_changed();
         Changed::Yes
     }
 
     fn remove_spare(&mut self, device: DeviceId) -> Changed {
         self.give_up_spare(device);
-        self.out.event(EventKind::Removed { slot: None });
+        let (slot, device, cause) = (None, Some(device), None);
+        self.out.event(EventKind::Removed {
+            slot,
+            device,
+            cause,
+        });
         Changed::Yes
     }
 

@@ -205,6 +205,10 @@ pub enum EventKind {
     Removed {
         /// The slot, if it had one.
         slot: Option<Slot>,
+        /// The spare, if it had none.
+        device: Option<DeviceId>,
+        /// Why, if that was not asked for.
+        cause: Option<OutCause>,
     },
     /// A member has been far slower than the others for a while.
     MemberSlow {

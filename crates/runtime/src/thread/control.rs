@@ -165,7 +165,9 @@ impl Control {
             self.report_lifecycle(Lifecycle::Failed(cause));
         }
         let device = match event.kind {
-            EventKind::MemberOut { device, .. } | EventKind::CountersReset { device, .. } => device,
+            EventKind::MemberOut { device, .. }
+            | EventKind::CountersReset { device, .. }
+            | EventKind::Removed { device, .. } => device,
             EventKind::ReadError { device, .. }
             | EventKind::Repaired { device, .. }
             | EventKind::Mismatch { device, .. }

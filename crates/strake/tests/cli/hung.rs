@@ -268,6 +268,31 @@ fn an_array_with_a_thread_that_hangs_is_unresponsive_and_hides_no_other() {
     rig.stop_daemon();
 }
 
+/// `added`, exit 0, of a device that was out again by then, and an event without device or cause.
+#[test]
+fn a_device_that_hangs_as_it_joins_is_not_said_to_have_joined() {
+    if !rig::is_root() {
+        return rig::skipped("only root can freeze a file system");
+    }
+    let mut rig = Rig::new();
+    let Some(mut freezer) = Freezer::new(&rig) else {
+        return;
+    };
+    let hangs = freezer.file("hangs");
+    let y = rig.files_called("y", 2);
+    rig.start_daemon_with(&["--io-timeout", "2"]);
+    rig.create("y", "1", &["--export", "none"], &y).ok();
+    freezer.freeze();
+    within(&rig, 60, &["add", "y", &hangs]).refused(4, "device-silent");
+    let events = rig.events();
+    let is = |e: &&serde_json::Value| e["event"] == "removed" && e["device"] == hangs.as_str();
+    let removed = events.iter().find(is).expect("an event");
+    assert_eq!(removed["cause"], "timed_out", "{removed}");
+    assert_eq!(rig.show("y")["spares"], serde_json::json!([]));
+    freezer.thaw();
+    rig.stop_daemon();
+}
+
 /// It was told to be an error of one member: neither the array was said to be out of service, nor
 /// the device to be busy, and no event was noted.
 #[test]

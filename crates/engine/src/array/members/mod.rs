@@ -135,7 +135,13 @@ impl Array {
         }
         if self.table.spares().contains(&device) {
             self.give_up_spare(device);
-            return self.out.event(EventKind::Removed { slot: None });
+            let (slot, device, cause) = (None, Some(device), Some(cause));
+            let removed = EventKind::Removed {
+                slot,
+                device,
+                cause,
+            };
+            return self.out.event(removed);
         }
         if let Some(at) = self.table.outgoing_in(device) {
             // It is not needed any more, if the other is in sync.

@@ -148,9 +148,12 @@ impl Seats {
                 Some(device),
             ) => self.take(*slot, Seat::of(device)),
             // Which drive was there is still asked.
-            (EventKind::Removed { slot: Some(slot) }, _)
-                if self.0.get(&slot.0).is_some_and(|place| place.now.is_some()) =>
-            {
+            (
+                EventKind::Removed {
+                    slot: Some(slot), ..
+                },
+                _,
+            ) if self.0.get(&slot.0).is_some_and(|place| place.now.is_some()) => {
                 self.leave(*slot, None, event, aside);
             }
             _ => {}
@@ -321,6 +324,8 @@ mod tests {
         assert!(!seats.follow(&out(None, OutCause::NotFound, None), &[]));
         let gone = EventKind::Removed {
             slot: Some(Slot(1)),
+            device: None,
+            cause: None,
         };
         let removed = EventRecord {
             kind: gone,

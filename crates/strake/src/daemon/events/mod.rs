@@ -602,7 +602,12 @@ fn member_words(kind: &EventKind) -> Words {
         EventKind::MemberNoLongerSlow { slot, .. } => {
             ("member_no_longer_slow", Some(slot), None, None)
         }
-        EventKind::Removed { slot } => ("removed", slot, None, None),
+        EventKind::Removed { slot, cause, .. } => (
+            "removed",
+            slot,
+            cause.and_then(|c| text(out_cause(c))),
+            None,
+        ),
         _ => unreachable!("only for members"),
     }
 }

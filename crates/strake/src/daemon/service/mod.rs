@@ -596,6 +596,10 @@ impl Service {
         let held = safety::hold(std::slice::from_ref(&path), &wipe, permit)?;
         let device = held.into_iter().next().expect("one path, one device");
         let changed = take_in(&running, device, slot, kept)?;
+        if changed && !running.serves(&path) {
+            let found = format!("{shown} failed as {name} took it in, and is out again");
+            return Err(Failure::new(Code::DeviceSilent, found));
+        }
         Ok(outcome(name, changed, &was_taken(slot, kept, &shown)).noted(&notes))
     }
 
