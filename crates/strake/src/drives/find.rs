@@ -25,6 +25,7 @@ use strake_runtime::{Device, DeviceError, MemberImage, OpenMode};
 use crate::api::{MemberJson, ScanDeviceJson, ScanJson, SetAsideJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::quoted;
+use crate::drives::machine::answering;
 use crate::drives::machine::looks::Looks;
 use crate::drives::machine::stack::Stack;
 use crate::drives::machine::sysfs;
@@ -686,6 +687,15 @@ impl Scan {
 pub(crate) fn scan(paths: &[PathBuf]) -> Scan {
     let each = sysfs::each_once(paths);
     Scan::of(each.map(|path| member_at(path)).collect(), Vec::new())
+}
+
+/// Refuses devices that do not answer: what is to be done with them would wait for them.
+pub(crate) fn answering(looks: &Looks, paths: &[PathBuf]) -> Result<(), Failure> {
+    let silent = looks.each(paths, |path| drop(look(path))).silent;
+    match silent.is_empty() {
+        true => Ok(()),
+        false => Err(answering::refused(&silent)),
+    }
 }
 
 /// The same; a device that does not answer is not waited for.

@@ -301,6 +301,7 @@ impl Service {
         pools::check_named(&self.pools(), request.pool.as_deref())?;
         strake_runtime::check_io_uring()?;
         self.none_in_service(&request.all_devices())?;
+        find::answering(&self.looks, &request.all_devices())?;
         let name = request.name.clone();
         let names = self.names();
         if !request.dry_run {
@@ -559,6 +560,7 @@ impl Service {
             }
             (true, Some(_)) => running.not_joined(&path)?,
         }
+        find::answering(&self.looks, std::slice::from_ref(&path))?;
         let own = own_superblock(&path, running.uuid);
         let status = running.status()?;
         let back = match &own {

@@ -32,7 +32,6 @@ use crate::daemon::service::{Service, locked, take_in};
 use crate::daemon::state::Dir;
 use crate::drives::find;
 use crate::drives::find::FoundArray;
-use crate::drives::machine::answering;
 use crate::drives::machine::health;
 use crate::drives::machine::looks::Looks;
 use crate::drives::make::random_uuid;
@@ -100,14 +99,8 @@ impl<'a> Pools<'a> {
 
     /// Refuses devices that do not answer: a change of a pool would wait for them.
     pub(crate) fn answering(&self, paths: &[PathBuf]) -> Result<(), Failure> {
-        let Some(looks) = self.looks else {
-            return Ok(());
-        };
-        let silent = looks.each(paths, |path| drop(find::look(path))).silent;
-        match silent.is_empty() {
-            true => Ok(()),
-            false => Err(answering::refused(&silent)),
-        }
+        self.looks
+            .map_or(Ok(()), |looks| find::answering(looks, paths))
     }
 
     /// Arrays found, with the name of the pool that each may take from.

@@ -22,6 +22,7 @@ use crate::daemon::array::running::Running;
 use crate::daemon::service::{
     Service, carry_out, joining_notes, not_apart, outcome, own_superblock,
 };
+use crate::drives::find;
 use crate::drives::make;
 use crate::drives::notes;
 use crate::drives::safety;
@@ -185,6 +186,7 @@ impl Service {
             }
         };
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
+        find::answering(&self.looks, &paths)?;
         for path in &paths {
             running.not_joined(path)?;
             if let Ok(Some(own)) = own_superblock(path, running.uuid) {
