@@ -259,7 +259,7 @@ fn older_images_of_more_members_than_may_be_lost_are_refused_by_name() {
 
 /// The array went on from images of all members but one; that one knows writes that it never had.
 #[test]
-fn a_member_from_the_future_of_older_images_is_not_taken_back_in_part() {
+fn a_member_from_the_future_of_older_images_is_refused_by_that_name() {
     for starts in 1..3 {
         let mut array = Scenario::new("5", 4).start();
         array.fill().rest();
@@ -285,7 +285,8 @@ fn a_member_from_the_future_of_older_images_is_not_taken_back_in_part() {
         array.start().write(20).rest();
         array.world.set_hidden(drives[3], false);
         let back = array.offer(drives[3]);
-        assert_eq!(back, Err(CommandError::NotKept), "{starts} starts later");
+        assert_eq!(back, Err(CommandError::SplitBrain), "{starts} starts later");
+        // What it knows is given up.
         array.replace(3).made_whole().verify();
     }
 }
