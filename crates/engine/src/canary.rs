@@ -128,6 +128,10 @@ canaries! {
     MixtureReturned = "mixture-returned",
     /// A write half of which is in place is left so where what it leaves alone cannot be computed.
     MixtureLeft = "mixture-left",
+    /// Each partial syndrome is on the member of its parity alone.
+    SyndromesApart = "syndromes-apart",
+    /// No record says that a write leaves a block as it is.
+    UnchangedIsBegun = "unchanged-is-begun",
     /// A recovery gives up what it could not read once.
     GivenUpUnread = "given-up-unread",
     /// A recovery writes in place before its records are on every live member.

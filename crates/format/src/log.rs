@@ -103,7 +103,9 @@ pub struct LogRecord<B = Vec<u8>> {
     /// Bytes of the range in each strip; a multiple of 512, at least 512, and `start + len` at most
     /// 1 MiB.
     pub len: u32,
-    /// Data columns that are written: bit i is column i.
+    /// Data columns that are written: bit i is column i. None: `checksums` are not checksums, and
+    /// say which units of its operation's range hold before the write what they hold after it
+    /// (the engine's `log::recover`).
     pub written: u64,
     /// CRC-32C of every logical block (512 or 4096, as the superblock says) of new content in the
     /// range: the written data columns in order, then the parities in order (0 for the blocks of a

@@ -66,7 +66,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 126] = [
+    pub const ALL: [(Canary, u64); 128] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -130,6 +130,8 @@ impl Canary {
         (Canary::Inside(engine::Canary::SyndromeForgotten), 400),
         (Canary::Inside(engine::Canary::LostStripForgotten), 8000),
         (Canary::Inside(engine::Canary::MixtureLeft), 6000),
+        (Canary::Inside(engine::Canary::SyndromesApart), 60000),
+        (Canary::Inside(engine::Canary::UnchangedIsBegun), 12000),
         (Canary::Inside(engine::Canary::GivenUpUnread), 6000),
         (Canary::Inside(engine::Canary::ReplayedTooEarly), 12000),
         (Canary::Inside(engine::Canary::LogWrittenOver), 20000),

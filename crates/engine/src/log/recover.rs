@@ -24,11 +24,16 @@
 //! | of W, X, no W that is left is new, the parities are old | X solved from the parities: old |
 //! | of W, X, a mixture | the blocks of X are unreadable until they are rewritten |
 //!
-//! *New* is what the checksums of the record say. Parities that are new are used before old ones.
-//! Then the parities follow from W and, for what the write leaves alone, from the S_j: what lies
-//! there is not asked, since it may have gone bad and the parities are what tells of that. A parity
-//! is computed from the columns of U only if its S_j is not known, and not where it and all of W
-//! are new already. Nothing is written where nothing changes by that.
+//! *New* is what the checksums of the record say. A unit may hold before the write what it is to
+//! hold: a record with an empty W, behind the intent, says which do, as far as the writer knew what
+//! lay there (`Unchanged`). That such a unit is new says nothing of whether the write began: it is
+//! old, too, in the second line and in those of X.
+//!
+//! Parities that are new are used before old ones. Then the parities follow from W and, for what
+//! the write leaves alone, from the S_j: what lies there is not asked, since it may have gone bad
+//! and the parities are what tells of that. A parity is computed from the columns of U only if its
+//! S_j is not known, and not where it and all of W are new already. Nothing is written where
+//! nothing changes by that.
 //!
 //! Invariants:
 //! * The newest record of a block wins; what is older was in place before the newer was logged,
@@ -73,10 +78,90 @@ pub(crate) struct Piece {
     pub(crate) syndromes: Vec<Option<Vec<u8>>>,
     /// For each data column, new content from the log.
     pub(crate) known: Vec<Option<Vec<u8>>>,
+    pub(crate) unchanged: Option<Unchanged>,
     pub(crate) settled: bool,
 }
 
+/// Units that hold before a write what they hold after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unchanged {
+    /// Bytes of a unit.
+    unit: u64,
+    /// Columns of W in order, then the first parity: one flag for each of their units.
+    flags: Vec<Vec<bool>>,
+}
+
+impl Unchanged {
+    /// The checksums of its record: the unit, then the flags of all columns, 32 in each.
+    pub(crate) fn encode(unit: u64, flags: impl Iterator<Item = bool>, to: &mut Vec<u32>) {
+        to.push(unit as u32);
+        for (at, flag) in flags.enumerate() {
+            if at % 32 == 0 {
+                to.push(0);
+            }
+            let word = to.last_mut().expect("one was pushed");
+            *word |= u32::from(flag) << (at % 32);
+        }
+    }
+
+    /// Of a record of `len` bytes that writes so many columns; `None` if it does not fit these.
+    pub(crate) fn decode(
+        record: &[u32],
+        len: u64,
+        written: usize,
+        block: u64,
+    ) -> Option<Unchanged> {
+        let (unit, words) = record.split_first()?;
+        let unit = u64::from(*unit);
+        let is_unit = unit == block || (unit == SECTOR && unit < block);
+        let units = is_unit.then(|| (len / unit) as usize)?;
+        let all = (written + 1) * units;
+        let flag = |at: usize| words[at / 32] >> (at % 32) & 1 == 1;
+        (units > 0 && words.len() == all.div_ceil(32)).then(|| Unchanged {
+            unit,
+            flags: (0..all)
+                .step_by(units)
+                .map(|first| (first..first + units).map(flag).collect())
+                .collect(),
+        })
+    }
+
+    fn cut(&self, from: u64, to: u64) -> Unchanged {
+        let units = (from / self.unit) as usize..(to / self.unit) as usize;
+        let part = |flags: &Vec<bool>| flags[units.clone()].to_vec();
+        Unchanged {
+            unit: self.unit,
+            flags: self.flags.iter().map(part).collect(),
+        }
+    }
+
+    /// Whether all of these bytes are, of the column at `index` of its order.
+    fn is_set(&self, index: usize, bytes: &std::ops::Range<u64>) -> bool {
+        let units = (bytes.start / self.unit) as usize..bytes.end.div_ceil(self.unit) as usize;
+        let flags = self.flags.get(index).and_then(|flags| flags.get(units));
+        flags.is_some_and(|flags| flags.iter().all(|flag| *flag))
+    }
+}
+
 impl Piece {
+    /// Unit `at` of this column holds before the write what it holds after it, as the record says.
+    fn is_unchanged(&self, column: usize, at: usize) -> bool {
+        let Some(unchanged) = &self.unchanged else {
+            return false;
+        };
+        let bytes = at as u64 * self.unit..(at as u64 + 1) * self.unit;
+        let (k, written) = (self.known.len(), self.written.count());
+        match column {
+            _ if column < k => {
+                let before = self.written.each().filter(|c| *c < column).count();
+                self.written.has(column) && unchanged.is_set(before, &bytes)
+            }
+            _ if column == k => unchanged.is_set(written, &bytes),
+            // That changes of several columns leave it as it was needs more than equal changes.
+            _ => (0..written).all(|index| unchanged.is_set(index, &bytes)),
+        }
+    }
+
     /// The part `lo..hi` of it.
     pub(crate) fn cut(&self, lo: u64, hi: u64) -> Piece {
         let (from, to) = ((lo - self.lo) as usize, (hi - self.lo) as usize);
@@ -92,6 +177,10 @@ impl Piece {
             sums: self.sums.iter().map(sums).collect(),
             syndromes: self.syndromes.iter().map(part).collect(),
             known: self.known.iter().map(part).collect(),
+            unchanged: self
+                .unchanged
+                .as_ref()
+                .map(|all| all.cut(lo - self.lo, hi - self.lo)),
             ..self.clone()
         }
     }
@@ -170,6 +259,13 @@ pub(crate) fn winners(geometry: &Geometry, base: u64, batches: &[(Slot, &LogBatc
                 done.insert(record.operation);
             }
             let key = (record.operation, record.stripe, u64::from(record.start));
+            // Behind the intent that it belongs to.
+            if record.written == 0 {
+                if let Some(piece) = operations.get_mut(&key) {
+                    add_unchanged(geometry, piece, record);
+                }
+                continue;
+            }
             let piece = operations
                 .entry(key)
                 .or_insert_with(|| empty(geometry, record));
@@ -229,6 +325,7 @@ fn empty(geometry: &Geometry, record: &strake_format::LogRecord) -> Piece {
         sums: vec![Vec::new(); shape.width],
         syndromes: vec![None; geometry.m],
         known: vec![None; shape.k],
+        unchanged: None,
         settled: record.settled,
     }
 }
@@ -273,6 +370,16 @@ fn add(geometry: &Geometry, piece: &mut Piece, record: &strake_format::LogRecord
                 *place = Some(bytes.clone());
             }
         }
+    }
+}
+
+/// What a record without W tells of its piece.
+fn add_unchanged(geometry: &Geometry, piece: &mut Piece, record: &strake_format::LogRecord) {
+    let len = piece.hi - piece.lo;
+    if u64::from(record.len) == len {
+        let written = piece.written.count();
+        let told = Unchanged::decode(&record.checksums, len, written, geometry.block);
+        piece.unchanged = told.or(piece.unchanged.take());
     }
 }
 
@@ -408,7 +515,9 @@ fn is_mixture(piece: &Piece, at: usize, k: usize, columns: &[Option<Vec<u8>>]) -
         // A parity that had no member then may have one now.
         let unknown = c >= k && sum == 0;
         let content = content.as_deref().filter(|_| !unknown)?;
-        Some(sum == checksum::crc32c(content))
+        let new = sum == checksum::crc32c(content);
+        // It is old, too.
+        (!new || !piece.is_unchanged(c, at)).then_some(new)
     });
     let (new, other): (Vec<bool>, Vec<bool>) = news.partition(|new| *new);
     !new.is_empty() && !other.is_empty()
@@ -525,6 +634,7 @@ impl Write<'_> {
         let left = (0..k).filter(|&c| piece.written.has(c) && here(c).is_some());
         let left = left.filter(|c| !from_log.contains(c));
         let (left_new, left_old): (Vec<usize>, Vec<usize>) = left.partition(|&c| is_new(c));
+        let is_old = |c: &usize| piece.is_unchanged(*c, self.at);
         let (new, old): (Vec<usize>, Vec<usize>) = (k..k + self.code.m())
             .filter(|&c| here(c).is_some())
             .partition(|&c| is_new(c));
@@ -565,7 +675,9 @@ impl Write<'_> {
                 }
                 // Before the write, columns with new content in the record held something else:
                 // they are unknown here, too.
-                Line::Old if !piece.settled && left_new.is_empty() => {
+                Line::Old if !piece.settled && left_new.iter().all(is_old) => {
+                    let still = new.iter().filter(|c| is_old(c));
+                    let old: Vec<usize> = old.iter().chain(still).copied().collect();
                     self.solve(&old, columns, here, unknown)
                 }
                 Line::Mixture if canary::hit(Canary::MixtureReturned) => {

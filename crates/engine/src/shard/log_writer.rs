@@ -59,6 +59,9 @@ pub(crate) struct Logs {
     plan: Option<LogPlan>,
     /// The longest run of a strip that one operation covers, bytes.
     run_bytes: u64,
+    /// The records of one operation for one member fit into a batch of so many bytes, whatever it
+    /// writes; 0 without a log.
+    largest: usize,
     /// Whether records have room for checksums of sectors.
     sector_sums: bool,
     /// The checksums that records have: of every block; and of every sector, if those of a member
@@ -147,9 +150,8 @@ impl Logs {
             .filter(|_| geometry.m > 0 && !geometry.mirrored());
         let (run_bytes, sector_sums) = longest_run(geometry, plan.as_ref(), &setup.view);
         let unit = if sector_sums { SECTOR } else { geometry.block };
-        let bytes = plan.map_or(0, |_| {
-            (batch_of_run(geometry, run_bytes, unit) as usize).max(64 << 10)
-        });
+        let largest = plan.map_or(0, |_| batch_of_run(geometry, run_bytes, unit) as usize);
+        let bytes = plan.map_or(0, |_| largest.max(64 << 10));
         let count = match bytes {
             0 => 0,
             _ => (BUFFERS_BYTES / bytes).clamp(2, FLIGHTS * geometry.slots()),
@@ -159,6 +161,7 @@ impl Logs {
             log_offset: setup.log_offset,
             plan,
             run_bytes,
+            largest,
             sector_sums,
             units: units(geometry.block, sector_sums, &setup.view),
             next: setup.view.log_from,
@@ -398,6 +401,20 @@ impl Lane {
 }
 
 impl Logs {
+    /// There is room for `more` in the batch of an operation with these records; there need not be.
+    pub(crate) fn fits<'a>(
+        &self,
+        records: &[Record],
+        more: impl Iterator<Item = &'a Record>,
+    ) -> bool {
+        let mut more = more.peekable();
+        more.peek().is_some()
+            && BatchSize::of(records)
+                .with(BatchSize::of(more))
+                .encoded_bytes(BLOCK as u32)
+                <= self.largest
+    }
+
     /// Queues records of an operation on a member that is to have them.
     pub(crate) fn queue_records(
         &mut self,

@@ -73,6 +73,8 @@ fn course_for(canary: engine::Canary) -> Option<Course> {
         engine::Canary::RunComputed => Some(Course::BadSector),
         engine::Canary::SumsOfBlocks => Some(Course::TornBlock),
         engine::Canary::MixtureLeft => Some(Course::SyndromesRot),
+        engine::Canary::SyndromesApart => Some(Course::Unchanged),
+        engine::Canary::UnchangedIsBegun => Some(Course::Unchanged),
         engine::Canary::GivenUpUnread => Some(Course::Unread),
         engine::Canary::JoinsWithoutMap => Some(Course::JoinsEmpty),
         _ => None,

@@ -11,6 +11,7 @@
 //! Deliberately absent: the tolerance rules. The author of a course knows which faults are fair.
 
 mod canaries;
+mod joins;
 mod records;
 mod sectors;
 
@@ -86,6 +87,9 @@ pub enum Course {
     /// A device joins a mirror in which nothing is to be copied, is slow to write the region map,
     /// and the others are lost when it is in sync.
     JoinsEmpty,
+    /// A write that leaves some of its blocks as they are is cut off as its records are written,
+    /// and a member is lost.
+    Unchanged,
 }
 
 /// One seed in so many is a course that is drawn apart from the others.
@@ -95,10 +99,11 @@ const TORN_BLOCK_ONE_IN: u64 = 300;
 const SYNDROMES_ROT_ONE_IN: u64 = 300;
 const UNREAD_ONE_IN: u64 = 300;
 const JOINS_EMPTY_ONE_IN: u64 = 300;
+const UNCHANGED_ONE_IN: u64 = 300;
 
 /// All courses, with their names on the command line and their weights: some are dear, thousands of
 /// events, or many starts. Those without a weight are drawn apart.
-const COURSES: [(Course, &str, u32); 23] = [
+const COURSES: [(Course, &str, u32); 24] = [
     (Course::FailedFlush, "failed-flush", 7),
     (Course::Listed, "listed", 9),
     (Course::FullList, "full-list", 1),
@@ -122,6 +127,7 @@ const COURSES: [(Course, &str, u32); 23] = [
     (Course::SyndromesRot, "syndromes-rot", 0),
     (Course::Unread, "unread", 0),
     (Course::JoinsEmpty, "joins-empty", 0),
+    (Course::Unchanged, "unchanged", 0),
 ];
 
 impl Course {
@@ -139,6 +145,7 @@ impl Course {
             (Course::SyndromesRot, 33, SYNDROMES_ROT_ONE_IN),
             (Course::Unread, 34, UNREAD_ONE_IN),
             (Course::JoinsEmpty, 35, JOINS_EMPTY_ONE_IN),
+            (Course::Unchanged, 36, UNCHANGED_ONE_IN),
         ];
         let is_drawn = |salt: u64, one_in| Prng::new(seed ^ salt, Purpose::Focus).one_in(one_in);
         let mut apart = apart
@@ -211,6 +218,15 @@ impl Course {
             Course::Accepted => any(rng, &[("6", 6), ("6", 5)]),
             Course::Unread => any(rng, &[("5", 4), ("5", 5), ("50", 8)]),
             Course::JoinsEmpty => any(rng, &[("1", 2), ("1", 3)]),
+            // The wide ones so wide that a write of two columns reads what it writes over.
+            Course::Unchanged => {
+                let wide = [("5", 9), ("5", 10), ("6", 10)];
+                let draft = match rng.one_in(2) {
+                    true => any(rng, &wide),
+                    false => any(rng, &[("5", 4), ("5", 5)]),
+                };
+                draft.shards(1)
+            }
             Course::SyndromesRot => any(rng, &[("5", 4), ("5", 5), ("6", 6), ("6", 7)]).shards(1),
             Course::BadSector => {
                 any(rng, &[("5", 4), ("6", 5), ("50", 6), ("60", 8)]).small_blocks()
@@ -234,10 +250,10 @@ impl Course {
             Course::WindowAgain => window_again(array, rng),
             Course::BaseUnderWay => base_under_way(array, rng),
             Course::LostBeforePlace => lost_before_place(array, rng),
-            Course::JoinsUnderWrites => joins_under_writes(array, rng),
+            Course::JoinsUnderWrites => joins::joins_under_writes(array, rng),
             Course::FullRing => full_ring(array, rng),
             Course::LostWhileAway => lost_while_away(array, rng),
-            Course::LostAsOneJoins => lost_as_one_joins(array, rng),
+            Course::LostAsOneJoins => joins::lost_as_one_joins(array, rng),
             Course::PublishedByOne => records::published_by_one(array, rng),
             Course::GivenUpBeside => records::given_up_beside(array, rng),
             Course::MendedInQuiet => records::mended_in_quiet(array, rng),
@@ -248,7 +264,8 @@ impl Course {
             Course::TornBlock => sectors::torn_beside_lost(array, rng),
             Course::SyndromesRot => records::syndromes_rot(array, rng),
             Course::Unread => sectors::unread_for_a_moment(array, rng),
-            Course::JoinsEmpty => joins_empty(array, rng),
+            Course::JoinsEmpty => joins::joins_empty(array, rng),
+            Course::Unchanged => records::unchanged(array, rng),
         }
     }
 }
@@ -663,86 +680,6 @@ fn lost_while_logged(array: &mut Scenario, rng: &mut Prng) {
     array.rest().verify();
 }
 
-fn joins_under_writes(array: &mut Scenario, rng: &mut Prng) {
-    array.fill().rest();
-    let lost = slot(array, rng);
-    array.lose(lost).steps(3000);
-    array.add();
-    let geometry = array.world.geometry().clone();
-    let strip = geometry.strip / geometry.block;
-    let (k, m) = (geometry.k, geometry.m);
-    let stripes = array.world.blocks() / (k as u64 * strip);
-    // Most often the stripes that have their parity on it, except for the column that makes its
-    // member hold records.
-    let first_of = |stripe: u64| geometry.slot(StripeNo(stripe), k).0 == lost;
-    let aimed = rng.percent(70);
-    let targets: Vec<u64> = (0..stripes).filter(|&s| !aimed || first_of(s)).collect();
-    let slow = if aimed { lost } else { slot(array, rng) };
-    let joined =
-        |world: &mut crate::world::World| world.looks()[usize::from(lost)].in_sync.is_some();
-    // Until it is in sync there are always writes under way, some of which take long.
-    for _ in 0..20_000 {
-        if joined(&mut array.world) {
-            break;
-        }
-        if array.world.under_way() < 6 && !targets.is_empty() {
-            let column = rng.range(u64::from(aimed), k as u64 - 1);
-            array.begin_to_write_at((rng.pick(&targets) * k as u64 + column) * strip);
-        }
-        let rebuilt = built(array, lost);
-        let often = if aimed && rebuilt { 3 } else { 20 };
-        let there = aimed || array.world.looks()[usize::from(slow)].in_sync.is_some();
-        if rng.one_in(often) && there {
-            array.pause(slow, 1);
-        }
-        array.steps(1);
-    }
-    let mut hidden = vec![slot(array, rng)];
-    if let Some(&target) = targets.first().filter(|_| aimed) {
-        let others = std::iter::once(0).chain(k + 1..k + m);
-        hidden = others
-            .map(|c| geometry.slot(StripeNo(target), c).0)
-            .collect();
-        let drives: Vec<usize> = hidden.iter().map(|&slot| array.drive(slot)).collect();
-        // Until a member that is left records it as in sync.
-        for _ in 0..100 {
-            let known = (0..array.world.drives().len()).filter(|drive| !drives.contains(drive));
-            if known
-                .into_iter()
-                .any(|drive| calls_in_sync(array, drive, lost))
-            {
-                break;
-            }
-            array.steps(1);
-        }
-    }
-    array.steps(rng.pick(&[0, 0, 4, 30])).power_cut();
-    let drives = array.world.condition_on_media().0;
-    let out = drives.iter().filter(|drive| drive.is_none()).count();
-    let left = (0..array.world.drives().len()).filter(|&drive| calls_in_sync(array, drive, lost));
-    let left: Vec<usize> = left.collect();
-    let hidden = hidden
-        .into_iter()
-        .filter_map(|slot| drives[usize::from(slot)]);
-    let fair = |drive: &usize| out < m || (aimed && left.iter().any(|other| other != drive));
-    let hidden: Vec<usize> = hidden.filter(fair).collect();
-    start_without(array, &hidden);
-}
-
-/// All of what is to take the slot was built.
-fn built(array: &mut Scenario, slot: u8) -> bool {
-    let status = array.status();
-    let mut jobs = status.jobs.iter();
-    jobs.any(|job| job.slot == Some(Slot(slot)) && job.done_bytes >= job.total_bytes)
-}
-
-/// What lies on a drive says that the slot has a member in sync.
-fn calls_in_sync(array: &Scenario, drive: usize, slot: u8) -> bool {
-    let table = array.world.table_of(drive);
-    let row = table.and_then(|table| table.slot(Slot(slot)).copied());
-    row.is_some_and(|row| row.state == SlotState::InSync)
-}
-
 fn full_ring(array: &mut Scenario, rng: &mut Prng) {
     array.fill().rest();
     let stripe = array.world.geometry().stripe_bytes() / array.world.geometry().block;
@@ -848,82 +785,6 @@ fn lost_while_away(array: &mut Scenario, rng: &mut Prng) {
         }
     }
     array.verify();
-}
-
-/// A member of the first wave is slow to take the table that calls a device a member, and leaves
-/// before it has it.
-fn lost_as_one_joins(array: &mut Scenario, rng: &mut Prng) {
-    array.fill().rest();
-    let lost = slot(array, rng);
-    array.lose(lost);
-    array.world.command(Command::Fail(Slot(lost)));
-    array.steps(3000);
-    let slots = array.world.geometry().slots() as u8;
-    let leaves = (lost + rng.range(1, u64::from(slots) - 1) as u8) % slots;
-    let drive = array.drive(leaves);
-    array.pause(leaves, 1);
-    let new = array.world.fresh().expect("there are devices left");
-    let joins = array.world.drive_of(new.device);
-    array.world.command(Command::Add(new));
-    // Until the array waits for no other member.
-    for _ in 0..200 {
-        let mut drives = (0..).zip(array.world.drives());
-        if array.world.ssd(drive).waiting()
-            && drives.all(|(other, now)| other == drive || !now.ssd().waiting())
-        {
-            break;
-        }
-        array.steps(1);
-    }
-    array.lose(leaves);
-    for _ in 0..100 {
-        let table = array.world.table_of(joins);
-        if table.is_some_and(|table| table.slot_of(table.member).is_some()) {
-            break;
-        }
-        array.steps(1);
-    }
-    array.steps(rng.below(4)).power_cut();
-    array.bring_back(drive);
-    let heard = array.world.newcomers_heard_last(&[joins], &[]);
-    assert!(
-        heard.is_ok(),
-        "drive {joins} joins, and has a table that drive {drive} lacks"
-    );
-    array.start().rest().verify();
-}
-
-/// A device joins a mirror of which little was ever written, and is slow to take the region map; as
-/// soon as superblocks call it in sync, the power goes, with the others.
-fn joins_empty(array: &mut Scenario, rng: &mut Prng) {
-    if rng.percent(50) {
-        let at = block(array, rng);
-        array.begin_to_write_at(at).rest();
-    }
-    let lost = slot(array, rng);
-    array.lose(lost);
-    array.world.command(Command::Fail(Slot(lost)));
-    array.rest();
-    let new = array.world.fresh().expect("there are devices left");
-    let joins = array.world.drive_of(new.device);
-    array.world.command(Command::Add(new));
-    records::step_until(array, |array| {
-        let table = array.world.table_of(joins);
-        table.is_some_and(|table| table.slot_of(table.member).is_some())
-    });
-    array.steps(rng.below(3));
-    let faults = &mut array.world.ssd_mut(joins).faults;
-    (faults.pauses, faults.pause_ns) = (1, 40_000_000);
-    records::step_until(array, |array| {
-        let table = array.world.table_of(joins);
-        let slot = table.and_then(|table| table.slots.get(usize::from(lost)).copied());
-        slot.is_some_and(|slot| slot.state == SlotState::InSync)
-    });
-    array.power_cut();
-    let others = array.world.condition_on_media().0.into_iter().flatten();
-    let others: Vec<usize> = others.filter(|&drive| drive != joins).collect();
-    start_without(array, &others);
-    array.rest().verify();
 }
 
 /// A parity is built from strips of which one rots; then data is taken for right as it is, and the

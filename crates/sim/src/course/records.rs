@@ -295,6 +295,76 @@ pub(crate) fn syndromes_rot(array: &mut Scenario, rng: &mut Prng) {
     }
 }
 
+/// What holds already what a write puts there does not tell that the write has begun: by how many
+/// columns there are, one of two stories.
+pub(crate) fn unchanged(array: &mut Scenario, rng: &mut Prng) {
+    match array.world.geometry().k {
+        ..6 => unchanged_beside_rebuilt(array, rng),
+        _ => unchanged_beside_lost(array, rng),
+    }
+}
+
+/// A device takes the place of a member, and has a column of a stripe again. Zeros are written to
+/// all others, over zeros in one and over other content in the rest. The power goes while the
+/// records are written: what the device holds does not count, and the records on it do.
+fn unchanged_beside_rebuilt(array: &mut Scenario, rng: &mut Prng) {
+    array.fill();
+    let geometry = Arc::clone(array.world.geometry());
+    let (k, strip) = (geometry.k as u64, geometry.strip / geometry.block);
+    let stripe = StripeNo(rng.below(6));
+    let (left_alone, column) = rng.pick(&[(0, 1), (k - 1, 0)]);
+    let first = (stripe.0 * k + column) * strip;
+    let zeros = first + rng.below(k - 1) * strip;
+    array.ask(AskKind::WriteZeroes, zeros, strip).rest();
+    let slot = geometry.slot(stripe, left_alone as usize).0;
+    array.lose(slot).steps(3000);
+    array.add();
+    let needed = geometry.row_offset(geometry.row(stripe).1) + geometry.strip;
+    let holds = |array: &mut Scenario| {
+        let jobs = array.status().jobs;
+        jobs.is_empty() || jobs.iter().any(|job| job.done_bytes >= needed)
+    };
+    step_until(array, holds);
+    array.begin(AskKind::WriteZeroes, first, (k - 1) * strip);
+    let drive = array.drive(slot);
+    until_logging(array, drive, 1);
+    array.steps(rng.below(6)).power_cut();
+    array.start().rest().verify();
+}
+
+/// Writes of zeros go over zeros and, in the same operation, over other content: so few columns
+/// that they are read before. The power goes while the records are written, until an intent is
+/// durable and no partial syndrome; and with it the member of a column that the write leaves alone.
+fn unchanged_beside_lost(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let geometry = Arc::clone(array.world.geometry());
+    let (k, strip) = (geometry.k as u64, geometry.strip / geometry.block);
+    for _ in 0..12 {
+        let stripe = StripeNo(rng.below(geometry.stripes()));
+        let column = rng.below(k - 1);
+        let first = (stripe.0 * k + column) * strip;
+        let (zeros, other) = rng.pick(&[(0, strip), (strip, 0)]);
+        array.ask(AskKind::WriteZeroes, first + zeros, strip);
+        array.write_at(first + other, strip);
+        array.ask(AskKind::Flush, 0, 0).rest();
+        array.begin(AskKind::WriteZeroes, first, 2 * strip);
+        let drives = array.world.condition_on_media().0;
+        let there: Vec<usize> = drives.iter().copied().flatten().collect();
+        until_logging(array, rng.pick(&there), 1);
+        array.steps(rng.below(6)).power_cut();
+        let holders = holders(array, &drives);
+        let cut_off = holders.iter().all(|(.., syndrome)| !syndrome);
+        let left_alone = (0..k).filter(|c| !(column..column + 2).contains(c));
+        let mut without =
+            left_alone.filter_map(|c| drives[geometry.slot(stripe, c as usize).index()]);
+        let without = without.find(|drive| !holders.iter().any(|(held, ..)| held == drive));
+        match without {
+            Some(lost) if cut_off => return start_without(array, &[lost]),
+            _ => array.start().rest().verify(),
+        };
+    }
+}
+
 /// The drives with records of the newest operation: the batch, and whether it holds a partial
 /// syndrome of it.
 fn holders(array: &Scenario, drives: &[Option<usize>]) -> Vec<(usize, InRing, bool)> {

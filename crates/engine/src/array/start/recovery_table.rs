@@ -11,7 +11,7 @@ use strake_parity::Code;
 
 use crate::array::start::replay::{Job, decide};
 use crate::geometry::column_set::Columns;
-use crate::log::recover::{Piece, Verdict, mend};
+use crate::log::recover::{Piece, Unchanged, Verdict, mend};
 use crate::units::StripeNo;
 
 const BYTES: usize = 16;
@@ -69,6 +69,47 @@ impl Case {
         self.code.k() + self.code.m()
     }
 
+    /// The same write, but that these columns of it hold already what it writes.
+    fn repeating(self, same: Columns) -> Case {
+        let k = self.code.k();
+        let content = |c: usize| match same.has(c) {
+            true => self.old[c].clone(),
+            false => self.new[c].clone(),
+        };
+        let new: Vec<Vec<u8>> = (0..k).map(content).collect();
+        Case {
+            new: whole_row(&self.code, &new),
+            ..self
+        }
+    }
+
+    /// The same write, but that it changes two columns by as much: the first parity stays as it is.
+    fn balanced(self) -> Option<Case> {
+        let mut two = self.written.each();
+        let (one, other) = (two.next()?, two.next()?);
+        let changes = self.old[one].iter().zip(&self.new[one]);
+        let changes = changes.map(|(old, new)| old ^ new);
+        let content = self.old[other].iter().zip(changes);
+        let mut new = self.old[..self.code.k()].to_vec();
+        new[one].clone_from(&self.new[one]);
+        new[other] = content.map(|(old, change)| old ^ change).collect();
+        Some(Case {
+            written: Columns(1 << one | 1 << other),
+            new: whole_row(&self.code, &new),
+            ..self
+        })
+    }
+
+    /// What the record says of that.
+    fn unchanged(&self) -> Option<Unchanged> {
+        let same = |c: usize| self.old[c] == self.new[c];
+        let columns = self.written.each().chain([self.code.k()]);
+        let mut record = Vec::new();
+        let unit = BYTES as u64;
+        Unchanged::encode(unit, columns.map(same), &mut record);
+        Unchanged::decode(&record, unit, self.written.count(), unit)
+    }
+
     /// What the logs of the members that are not in `lost` tell.
     fn piece(&self, lost: Columns) -> Piece {
         let (k, m) = (self.code.k(), self.code.m());
@@ -108,6 +149,7 @@ impl Case {
                     logged.then(|| self.new[c].clone())
                 })
                 .collect(),
+            unchanged: self.unchanged(),
             settled: false,
         }
     }
@@ -189,6 +231,10 @@ fn cases() -> Vec<Case> {
                 // One parity and a whole group: a member that is written may hold its syndrome.
                 let others = (0..k).filter(|&c| m == 1 && before.is_empty() && written.has(c));
                 cases.extend(others.map(|c| Case::new(&code, written, before, c)));
+                let several = || Case::new(&code, written, before, k);
+                let repeated = (1..1u64 << k).filter(|same| *same & !written.0 == 0);
+                cases.extend(repeated.map(|same| several().repeating(Columns(same))));
+                cases.extend(several().balanced());
             }
         }
     }

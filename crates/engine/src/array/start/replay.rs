@@ -709,6 +709,7 @@ fn settle(code: &Code, job: &Job, outcome: &mut Outcome, unit: u64) {
     unread.truncate(m);
     let known = |c| unread.contains(&c).then(|| columns[c].clone());
     piece.known = (0..k).map(known).collect();
+    piece.unchanged = None;
     piece.settled = true;
 }
 

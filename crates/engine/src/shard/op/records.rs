@@ -13,9 +13,14 @@
 //! Invariants:
 //! * With m parities and l members of the group lost already, m − l + 1 members in sync hold the
 //!   intent, so one of them is there after any losses that the level survives.
+//! * Where the old content is known, the intent comes with a record of the units that the write
+//!   leaves as they are: that they hold what it writes does not tell that it began.
 //! * S_j is on the member of parity j: without that parity nobody asks for it. With one parity and
 //!   no member lost it may be on the member of a column instead that is written over all of the
 //!   run: without that one, all that the write does not touch is there.
+//! * Every holder has as many S_j as columns that the write leaves alone have no member in sync. A
+//!   crash loses those at least: a record that says that the write may have begun says what they
+//!   held, however many others were cut off.
 //! * What is to replace a holder holds the same, because it may take its place while the operation
 //!   is under way; and so does every member that is being rebuilt and holds the stripe by now,
 //!   because l becomes less when it is in sync.
@@ -28,12 +33,14 @@ use crate::canary::{self, Canary};
 use crate::geometry::Shape;
 use crate::geometry::column_set::Columns;
 use crate::log::layout::{Record, Records};
-use crate::mem::list::{List, listed};
+use crate::log::recover::Unchanged;
+use crate::mem::buffer::Slice;
+use crate::mem::list::{Brief, List, listed};
 use crate::proto::*;
 use crate::shard::Shard;
 use crate::shard::log_writer::{Flight, SumsUnit};
 use crate::shard::op::StripeOp;
-use crate::shard::op::kind::Phase;
+use crate::shard::op::kind::{Kind, Phase};
 use crate::shard::retire::Retiring;
 use crate::stripe::log_records::{NewContent, Part};
 use crate::units::*;
@@ -41,10 +48,11 @@ use crate::units::*;
 /// A member that holds records of an operation, and of which parity the partial syndrome.
 type Holder = (DeviceView, Option<usize>);
 
-/// The intent of a part, once for each unit of checksums.
+/// The intent of a part, once for each unit of checksums; then what it leaves unchanged, if that is
+/// anything.
 type Intents = List<Record>;
 
-listed!(Holder, (usize, Option<usize>), (Intents, Columns));
+listed!(Holder, (usize, Option<usize>), (Intents, usize, Columns));
 
 impl Shard {
     /// The members of a stripe's group that hold the intent of a write that puts new content into
@@ -113,11 +121,14 @@ impl Shard {
             .log_group(self.map.geometry().slot(stripe, 0));
         let parts = new.parts();
         let units: List<SumsUnit, 2> = self.logs.units().iter().copied().collect();
-        let mut intents: List<(Intents, Columns), 2> = List::new();
+        let mut intents: List<(Intents, usize, Columns), 2> = List::new();
         for part in &parts {
             let of_unit = |unit: &SumsUnit| self.intent(key, operation, new, part, *unit);
-            let all = units.iter().map(of_unit).collect();
-            intents.push((all, self.without_member(stripe, part.written)));
+            let mut all: Intents = units.iter().map(of_unit).collect();
+            let finest = units.last().expect("records have checksums of blocks");
+            let count = all.len();
+            all.extend(self.unchanged(key, new, part, finest.bytes, &all[0]));
+            intents.push((all, count, self.without_member(stripe, part.written)));
         }
         let lo = self.ops[key].lo;
         // What one part writes may be what another leaves alone.
@@ -129,23 +140,28 @@ impl Shard {
         let holders = self.holders(stripe, Columns(written));
         for &(member, parity) in &holders {
             let mut records = Records::new();
-            for (part, (all, lost)) in parts.iter().zip(&intents) {
-                records.extend(all.iter().cloned());
+            for (part, (all, count, lost)) in parts.iter().zip(&intents) {
+                records.extend(all[..*count].iter().cloned());
                 let intent = &all[0];
                 let bare = |payload| Record {
                     checksums: self.logs.sums.none(),
                     payload,
                     ..*intent
                 };
-                let syndrome = parity.and_then(|j| Some((j, new.syndromes[j].as_ref()?)));
-                if let Some((j, syndrome)) = syndrome
-                    && part.written.count() < k
-                    && !canary::hit(Canary::SyndromeForgotten)
-                {
+                let syndrome = |j: usize| {
                     let (from, len) = (part.lo - lo, part.hi - part.lo);
-                    let bytes = syndrome.part(from as usize, len as usize);
+                    let bytes = new.syndromes[j].as_ref()?;
+                    let bytes = bytes.part(from as usize, len as usize);
                     let parity = j as u8;
-                    records.push(bare(LogPayload::PartialSyndrome { parity, bytes }));
+                    Some(bare(LogPayload::PartialSyndrome { parity, bytes }))
+                };
+                if part.written.count() < k && !canary::hit(Canary::SyndromeForgotten) {
+                    let others = (0..new.syndromes.len()).filter(|j| Some(*j) != parity);
+                    let all = parity.into_iter().chain(others);
+                    let wanted = parity
+                        .map_or(0, |_| 1)
+                        .max(self.untouched_lost(stripe, part));
+                    records.extend(all.filter_map(syndrome).take(wanted));
                 }
                 let strips = (0..k).filter(|&c| lost.has(c));
                 records.extend(strips.map(|c| {
@@ -154,6 +170,10 @@ impl Shard {
                         bytes: new.column(c, part),
                     })
                 }));
+            }
+            let unchanged = intents.iter().flat_map(|(all, count, _)| &all[*count..]);
+            if self.logs.fits(&records, unchanged.clone()) {
+                records.extend(unchanged.cloned());
             }
             self.logs
                 .queue_records(key, operation, (group.clone(), member), records);
@@ -175,6 +195,16 @@ impl Shard {
                 .for_each(|c| lost.add(c));
         }
         lost
+    }
+
+    /// How many of the columns that the part leaves alone have no member in sync.
+    fn untouched_lost(&self, stripe: StripeNo, part: &Part) -> usize {
+        if self.map.whole() || canary::hit(Canary::SyndromesApart) {
+            return 0;
+        }
+        let without =
+            |c: &usize| !part.written.has(*c) && self.map.slot_view(stripe, *c).current.is_none();
+        (0..self.map.shape(stripe).k).filter(without).count()
     }
 
     fn intent(
@@ -201,6 +231,45 @@ impl Shard {
         };
         self.logs.sums.lend(&intent.checksums);
         intent
+    }
+
+    /// A record of what the write leaves as it is, where it is known what lay there; `None` where
+    /// that is nothing. A replay that finds such a unit does not take it for written.
+    fn unchanged(
+        &mut self,
+        key: usize,
+        new: &NewContent,
+        part: &Part,
+        unit: usize,
+        intent: &Record,
+    ) -> Option<Record> {
+        let op = &self.ops[key];
+        let Kind::Write(write) = &op.kind else {
+            return None;
+        };
+        let len = (part.hi - part.lo) as usize;
+        let before = |c: usize| {
+            let (read, covered) = (op.columns[c].as_ref()?, write.coverage[c]?);
+            let whole = read.len as u64 == op.hi - op.lo;
+            let from = if whole { op.lo } else { covered.lo };
+            let at = part.lo.checked_sub(from)? as usize;
+            read.bytes().get(at..at + len)
+        };
+        let columns: Brief<Change> = (part.written.each())
+            .map(|c| (new.column(c, part), before(c)))
+            .collect();
+        if canary::hit(Canary::UnchangedIsBegun) || !unchanged(&columns, len, unit).any(|is| is) {
+            return None;
+        }
+        let mut sums = self.logs.sums.take();
+        let flags = Arc::get_mut(&mut sums).expect("nobody else holds it");
+        Unchanged::encode(unit as u64, unchanged(&columns, len, unit), flags);
+        self.logs.sums.lend(&sums);
+        Some(Record {
+            written: 0,
+            checksums: sums,
+            ..intent.clone()
+        })
     }
 
     /// The checksums of every unit of new content.
@@ -331,4 +400,33 @@ impl Shard {
             self.end_without_writes(key);
         }
     }
+}
+
+/// What a write puts into a column, and what it holds before, where that is known.
+type Change<'a> = (Slice, Option<&'a [u8]>);
+
+/// Whether each unit of each of these columns stays as it is, and then of their sum, which is the
+/// first parity. False where it is not known.
+fn unchanged<'a>(
+    columns: &'a [Change<'a>],
+    len: usize,
+    unit: usize,
+) -> impl Iterator<Item = bool> + 'a {
+    let unit_at = move |at: usize| at * unit..(at + 1) * unit;
+    let of_column = move |(new, old): &'a Change<'a>| {
+        let same =
+            move |at: usize| old.is_some_and(|old| old[unit_at(at)] == new.bytes()[unit_at(at)]);
+        (0..len / unit).map(same)
+    };
+    let sums = (0..len / unit).map(move |at| sum_is_unchanged(columns, unit_at(at)));
+    columns.iter().flat_map(of_column).chain(sums)
+}
+
+fn sum_is_unchanged(columns: &[Change], mut unit: std::ops::Range<usize>) -> bool {
+    let known = columns.iter().all(|(_, old)| old.is_some());
+    let changed = |at: usize| {
+        let of = |(new, old): &Change| new.bytes()[at] ^ old.map_or(0, |old| old[at]);
+        columns.iter().fold(0, |sum, column| sum ^ of(column)) != 0
+    };
+    known && !unit.any(changed)
 }
