@@ -75,7 +75,7 @@ fn answers(context: &Context, devices: &[PathBuf]) -> Answers<PathBuf> {
 
 /// What devices carry, and those of which it is not known: some do not answer.
 fn looked(context: &Context) -> find::Scan {
-    let Answers { found, silent } = answers(context, &[]);
+    let Answers { found, silent, .. } = answers(context, &[]);
     let mut scan = find::scan(&found);
     scan.unread.extend(silent);
     scan
@@ -127,7 +127,7 @@ pub(crate) fn found(context: &Context, name: &str) -> Result<FoundArray, Failure
         if failure.code != Code::ArrayNotFound {
             return failure;
         }
-        let Answers { found, silent } = answers(context, &[]);
+        let Answers { found, silent, .. } = answers(context, &[]);
         let unread = unread(&found);
         let (code, why) = match (unread.is_empty(), silent.is_empty()) {
             (false, _) => (Code::Permission, unread_text(&unread)),

@@ -71,6 +71,7 @@ pub(crate) fn of(paths: &[PathBuf]) -> Answers<PathBuf> {
     Answers {
         found: found.into_iter().cloned().collect(),
         silent: silent.into_iter().cloned().collect(),
+        no_thread: None,
     }
 }
 
@@ -148,7 +149,10 @@ pub(crate) fn answer(look: impl Fn(&Path) + Clone + Send + 'static) -> io::Resul
         .split(|byte| *byte == 0)
         .filter(|path| !path.is_empty());
     let paths: Vec<PathBuf> = paths.map(path_of).collect();
-    let silent = Looks::default().each(&paths, look).silent;
+    let answers = Looks::default().each(&paths, look);
+    // Nothing is said of devices that were not asked: the command looks at them itself.
+    answers.no_thread.map_or(Ok(()), Err)?;
+    let silent = answers.silent;
     let mut said = Vec::new();
     for path in silent {
         said.extend(path.as_os_str().as_bytes());

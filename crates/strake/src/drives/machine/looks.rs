@@ -8,8 +8,9 @@
 //! Deliberately absent: ending such a thread. A read that the kernel does not end cannot be ended.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,8 @@ pub(crate) struct Answers<T> {
     pub(crate) found: Vec<T>,
     /// Those that are there and did not answer.
     pub(crate) silent: Vec<PathBuf>,
+    /// Why some of those were not even asked.
+    pub(crate) no_thread: Option<io::Error>,
 }
 
 #[derive(Debug, Default)]
@@ -103,6 +106,7 @@ impl Looks {
         let mut all = Answers {
             found: Vec::new(),
             silent: Vec::new(),
+            no_thread: None,
         };
         for part in paths.chunks(AT_ONCE) {
             self.some(part, &look, &mut all);
@@ -117,42 +121,51 @@ impl Looks {
         all: &mut Answers<T>,
     ) {
         let (sender, receiver) = channel();
-        let mut asked = Vec::new();
+        let until = Instant::now() + self.patience;
+        let mut asked: Vec<(usize, Identity)> = Vec::new();
+        let mut found: Vec<Option<T>> = paths.iter().map(|_| None).collect();
+        // Waits for one of those that were asked; false if none is left to wait for.
+        let receive = |asked: &[(usize, Identity)], found: &mut [Option<T>]| {
+            let waits = asked.iter().any(|(index, _)| found[*index].is_none());
+            let left = until.saturating_duration_since(Instant::now());
+            let came = waits.then(|| receiver.recv_timeout(left).ok()).flatten();
+            came.map(|(index, one)| found[index] = Some(one)).is_some()
+        };
         for (index, path) in paths.iter().enumerate() {
             // It is not there.
             let Ok(device) = sysfs::identity(path) else {
                 continue;
             };
-            let Some(at) = self.begin(device) else {
-                all.silent.push((*path).clone());
-                continue;
-            };
-            asked.push((index, at.device));
-            let (sender, look, path) = (sender.clone(), look.clone(), (*path).clone());
-            let thread = std::thread::Builder::new().name("look".to_owned());
-            let begun = thread.spawn(move || {
-                let found = look(&path);
-                // Before the result is sent: another look right after it must find this one gone.
-                drop(at);
-                // Perhaps nobody waits any more.
-                let _ = sender.send((index, found));
-            });
-            if let Err(error) = begun {
-                tracing::warn!(%error, "no thread to look at a device");
-                asked.pop();
-                all.silent.push(paths[index].clone());
+            loop {
+                let Some(at) = self.begin(device) else {
+                    all.silent.push((*path).clone());
+                    break;
+                };
+                let (sender, look, path) = (sender.clone(), look.clone(), (*path).clone());
+                let thread = std::thread::Builder::new().name("look".to_owned());
+                let begun = thread.spawn(move || {
+                    let found = look(&path);
+                    // Before the result is sent: another look right after it must find this one
+                    // gone.
+                    drop(at);
+                    // Perhaps nobody waits any more.
+                    let _ = sender.send((index, found));
+                });
+                match begun {
+                    Ok(_) => asked.push((index, device)),
+                    // As many threads as there may be: a look that ends makes room for the next.
+                    Err(_) if receive(&asked, &mut found) => continue,
+                    Err(error) => {
+                        tracing::warn!(%error, "no thread to look at a device");
+                        all.silent.push(paths[index].clone());
+                        all.no_thread = Some(error);
+                    }
+                }
+                break;
             }
         }
         drop(sender);
-        let until = Instant::now() + self.patience;
-        let mut found: Vec<Option<T>> = paths.iter().map(|_| None).collect();
-        while asked.iter().any(|(index, _)| found[*index].is_none()) {
-            let left = until.saturating_duration_since(Instant::now());
-            match receiver.recv_timeout(left) {
-                Ok((index, one)) => found[index] = Some(one),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-            }
-        }
+        while receive(&asked, &mut found) {}
         for (index, device) in asked {
             if found[index].is_none() {
                 self.give_up(paths[index], device);
