@@ -109,8 +109,8 @@ pub(crate) fn no_io_uring(error: &io::Error) -> ServeError {
                 .to_owned()
         }
         (Some(libc::ENOMEM), _) => {
-            "there is no memory for its rings (RLIMIT_MEMLOCK of the process, or the \
-             machine's)"
+            "there is no memory for its rings (RLIMIT_MEMLOCK or RLIMIT_AS of the process, or \
+             the machine's)"
                 .to_owned()
         }
         (Some(libc::ENOSYS), _) => "this kernel has none, or it is forbidden (seccomp)".to_owned(),

@@ -101,9 +101,15 @@ const LOADS: &[Load] = &[
     },
 ];
 
+/// Different contents of writes, a page apart.
+const CONTENTS: u64 = 16;
+const PAGE: u64 = 4096;
+
 /// Carries out a load of `total` bytes, and what is missing to a whole number of batches.
 fn measure(rig: &mut Rig, load: Load, total: u64, meter: &mut Meter) -> Cost {
-    let payload = Buf::from_bytes(&vec![0xa5; load.bytes as usize]);
+    // No write may find what it writes: contents begin at different pages of one buffer.
+    let bytes = (0..load.bytes + CONTENTS * PAGE).map(|at| (at / PAGE) as u8 ^ 0xa5);
+    let payload = Buf::from_bytes(&bytes.collect::<Vec<u8>>());
     let mut sequence = Sequence(load.bytes);
     let slots = rig.size() / load.bytes;
     let mut at = 0;
@@ -116,10 +122,11 @@ fn measure(rig: &mut Rig, load: Load, total: u64, meter: &mut Meter) -> Cost {
                 } else {
                     at % slots
                 };
+                let from = (at + at / slots) % CONTENTS * PAGE;
                 at += 1;
                 let offset = slot * load.bytes;
                 rig.submit(if load.write {
-                    let data = Slice::new(payload.clone(), 0, load.bytes as usize);
+                    let data = Slice::new(payload.clone(), from as usize, load.bytes as usize);
                     Op::Write {
                         offset,
                         data,

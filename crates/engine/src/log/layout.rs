@@ -48,7 +48,8 @@ pub struct LogPlan {
 }
 
 /// The largest batch of one operation over `run` bytes of each strip: its records, a partial
-/// syndrome, and the strips that may be lost. `unit`: see [`sums_bytes`].
+/// syndrome, and the strips that may be lost, or partial syndromes in place of some of these.
+/// `unit`: see [`sums_bytes`].
 pub(crate) fn batch_of_run(geometry: &Geometry, run: u64, unit: u64) -> u64 {
     let blocks = run / geometry.block;
     let m = geometry.m as u64;

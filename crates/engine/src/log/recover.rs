@@ -678,7 +678,10 @@ impl Write<'_> {
                 Line::Old if !piece.settled && left_new.iter().all(is_old) => {
                     let still = new.iter().filter(|c| is_old(c));
                     let old: Vec<usize> = old.iter().chain(still).copied().collect();
+                    let fits =
+                        |(c, content): &(usize, Vec<u8>)| !is_old(c) || self.is_new(*c, content);
                     self.solve(&old, columns, here, unknown)
+                        .filter(|all| all.iter().all(fits))
                 }
                 Line::Mixture if canary::hit(Canary::MixtureReturned) => {
                     let any: Vec<usize> = new.iter().chain(&old).copied().collect();
@@ -774,4 +777,53 @@ fn solve(code: &Code, row: &[Option<&[u8]>], wanted: &[usize]) -> Option<Vec<Vec
     let mut slices: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
     decoder.decode(&inputs, &mut slices);
     Some(outputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u64 = 4096;
+
+    #[test]
+    fn flags_of_sectors_are_cut_with_their_piece_and_make_up_blocks() {
+        // Two columns and the parity, two blocks of eight sectors each.
+        let is_set = |at: usize| at < 8 || (16..32).contains(&at) || at == 47;
+        let mut record = Vec::new();
+        Unchanged::encode(SECTOR, (0..48).map(is_set), &mut record);
+        assert_eq!(record.len(), 1 + 2);
+        let all = Unchanged::decode(&record, 2 * BLOCK, 2, BLOCK).expect("it fits");
+        let blocks = |all: &Unchanged, index: usize, count: u64| -> Vec<bool> {
+            let block = |at: u64| all.is_set(index, &(at * BLOCK..(at + 1) * BLOCK));
+            (0..count).map(block).collect()
+        };
+        assert_eq!(blocks(&all, 0, 2), [true, false]);
+        assert_eq!(blocks(&all, 1, 2), [true, true]);
+        assert_eq!(blocks(&all, 2, 2), [false, false]);
+        assert!(all.is_set(2, &(2 * BLOCK - SECTOR..2 * BLOCK)));
+        let second = all.cut(BLOCK, 2 * BLOCK);
+        assert_eq!(blocks(&second, 0, 1), [false]);
+        assert_eq!(blocks(&second, 1, 1), [true]);
+        assert!(!second.is_set(1, &(BLOCK..2 * BLOCK)), "it ends there");
+    }
+
+    #[test]
+    fn flags_that_fit_no_record_say_nothing() {
+        let none = |record: &[u32], len: u64, written: usize| {
+            assert_eq!(
+                Unchanged::decode(record, len, written, BLOCK),
+                None,
+                "{record:?}"
+            );
+        };
+        none(&[], BLOCK, 1);
+        none(&[4096], BLOCK, 1);
+        none(&[4096, 0, 0], BLOCK, 1);
+        none(&[0, 0], BLOCK, 1);
+        none(&[1024, 0], BLOCK, 1);
+        none(&[u32::MAX, 0], BLOCK, 1);
+        none(&[4096, 0], 512, 1);
+        none(&[4096, 0], 64 * BLOCK, 63);
+        assert!(Unchanged::decode(&[4096, u32::MAX], BLOCK, 1, BLOCK).is_some());
+    }
 }

@@ -1,12 +1,22 @@
 //! Files that the program keeps or is given: read with a bound, replaced as a whole.
 //!
+//! A thread of each file system changes files there, one after the other, and ends when nothing is
+//! left to change. A change is waited for no longer than [`PATIENCE`]: a file system that is
+//! frozen, or on a disk that hangs, holds up no command. What it holds up is done when it answers.
+//!
 //! Invariants: of what is no regular file nothing is read; a file is replaced by rename, never
-//! written in place. Deliberately absent: what the files hold.
+//! written in place; changes of a file are made in the order in which they were wanted.
+//! Deliberately absent: what the files hold.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// How the name of a file begins that is to replace another and does not yet.
 pub(crate) const UNNAMED: &str = ".strake-";
@@ -35,13 +45,129 @@ pub(crate) fn read_file(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// So long a change is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// So many changes wait for a file system.
+const WAITING_MOST: usize = 256;
+
+type Change = Box<dyn FnOnce() + Send>;
+
+/// What waits for a file system.
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Change>,
+    /// The change at work began then; `None` if the file system has no thread.
+    since: Option<Instant>,
+}
+
+/// By the number of the device that the file system is on.
+static LINES: Mutex<BTreeMap<u64, Line>> = Mutex::new(BTreeMap::new());
+
+fn lines() -> MutexGuard<'static, BTreeMap<u64, Line>> {
+    // Nothing in it is ever half done.
+    LINES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Puts a file in place of another, whole or not at all.
 pub(crate) fn replace_bytes(target: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (path, bytes) = (target.to_owned(), bytes.to_owned());
+    in_time(target, move || replace_now(&path, &bytes))
+}
+
+/// Removes a file.
+pub(crate) fn remove(target: &Path) -> io::Result<()> {
+    let path = target.to_owned();
+    in_time(target, move || fs::remove_file(path))
+}
+
+/// See the module; `target` is what is changed.
+fn in_time(
+    target: &Path,
+    change: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> io::Result<()> {
+    let device = fs::metadata(folder_of(target))?.dev();
+    let (sender, receiver) = channel();
+    let change = move || {
+        // Perhaps nobody waits any more.
+        let _ = sender.send(change());
+    };
+    let mut lines = lines();
+    let line = lines.entry(device).or_default();
+    if line.waiting.len() >= WAITING_MOST {
+        return Err(late());
+    }
+    line.waiting.push_back(Box::new(change));
+    if line.since.is_none() {
+        line.since = Some(Instant::now());
+        let thread = std::thread::Builder::new().name("files".to_owned());
+        let begun = thread.spawn(move || while next(device) {});
+        drop(lines);
+        if begun.is_err() {
+            // No thread is to be had.
+            while next(device) {}
+        }
+    } else {
+        drop(lines);
+    }
+    let until = Instant::now() + 2 * PATIENCE;
+    loop {
+        let left = patience_left(device).min(until.saturating_duration_since(Instant::now()));
+        match receiver.recv_timeout(left) {
+            Ok(done) => return done,
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(late()),
+            // Another change is being made by now, or none.
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("this program failed to do it"));
+            }
+        }
+    }
+}
+
+/// How much longer the change that a file system is making is waited for.
+fn patience_left(device: u64) -> Duration {
+    let since = lines().get(&device).and_then(|line| line.since);
+    since.map_or(PATIENCE, |since| PATIENCE.saturating_sub(since.elapsed()))
+}
+
+/// Makes the next change of a file system; false if there is none, and its thread is to end.
+fn next(device: u64) -> bool {
+    let mut all = lines();
+    let change = all.get_mut(&device).and_then(|line| {
+        line.since = Some(Instant::now());
+        line.waiting.pop_front()
+    });
+    let Some(change) = change else {
+        all.remove(&device);
+        return false;
+    };
+    drop(all);
+    // The others are still to be made.
+    let _ = catch_unwind(AssertUnwindSafe(change));
+    true
+}
+
+fn late() -> io::Error {
+    let seconds = PATIENCE.as_secs();
+    let why = format!(
+        "its file system has not answered for {seconds} seconds; this is done when it answers"
+    );
+    io::Error::new(io::ErrorKind::TimedOut, why)
+}
+
+fn folder_of(target: &Path) -> &Path {
+    let folder = target
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+fn replace_now(target: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::metadata(target).is_ok_and(|there| !there.is_file()) {
         let why = "it is no regular file, which could be replaced";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
-    let folder = target.parent().unwrap_or(Path::new("/"));
+    let folder = folder_of(target);
     let mut file = tempfile::Builder::new()
         .prefix(UNNAMED)
         .permissions(fs::Permissions::from_mode(0o644))
@@ -50,4 +176,41 @@ pub(crate) fn replace_bytes(target: &Path, bytes: &[u8]) -> io::Result<()> {
     file.as_file().sync_all()?;
     file.persist(target)?;
     File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_hangs_is_waited_for_once_and_its_changes_are_made_in_order() {
+        // Not where other tests of this process change files.
+        let folder = tempfile::tempdir_in("/dev/shm").expect("temporary folder");
+        let file = folder.path().join("a");
+        let (let_go, held) = channel::<()>();
+        let hung = in_time(&file, move || {
+            let _ = held.recv();
+            Ok(())
+        });
+        let text = hung.expect_err("it hangs").to_string();
+        assert!(text.contains("not answered for 5 seconds"), "{text}");
+        let begun = Instant::now();
+        for content in ["one", "two"] {
+            assert!(replace_bytes(&file, content.as_bytes()).is_err());
+        }
+        assert!(remove(&folder.path().join("b")).is_err());
+        assert!(begun.elapsed() < PATIENCE, "it is known to hang");
+        drop(let_go);
+        let give_up = Instant::now() + Duration::from_secs(30);
+        while read_file(&file).ok().as_deref() != Some(b"two") {
+            assert!(Instant::now() < give_up, "what was wanted is done");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        replace_bytes(&file, b"three").expect("it answers");
+        assert_eq!(read_file(&file).expect("it is there"), b"three");
+        let panics = in_time(&file, || panic!("as planned"));
+        assert!(panics.is_err(), "nobody waits for what was never done");
+        remove(&file).expect("it is there");
+        assert!(!file.exists());
+    }
 }

@@ -190,14 +190,14 @@ fn io_uring_that_is_forbidden_is_told_before_anything_is_written() {
 /// were left.
 #[test]
 fn an_array_that_this_process_could_not_serve_is_refused_before_anything_is_written() {
-    for (limit, code) in [
-        ("-n 40", "descriptors-short"),
-        ("-v 400000", "memory-short"),
+    for (limit, code, option) in [
+        ("-n 40", "descriptors-short", "--export=nbd"),
+        ("-v 4000000", "memory-short", "--memory-limit=6G"),
     ] {
         let mut rig = Rig::new();
         rig.start_daemon_limited(limit, &["--shards", "2"]);
         let devices = rig.files(4);
-        let run = rig.create("a", "5", &["--export", "nbd"], &devices);
+        let run = rig.create("a", "5", &[option], &devices);
         run.refused(4, code);
         let blank = vec![0; 64 << 20];
         for device in &devices {

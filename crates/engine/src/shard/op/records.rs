@@ -302,7 +302,7 @@ impl Shard {
                     }
                 }
                 Some(slice) => sums(&slice.bytes()[from..from + len], checksums),
-                None => sums(&self.zeros.bytes()[..len], checksums),
+                None => checksums.extend(std::iter::repeat_n(0, len / unit.bytes)),
             }
         }
     }
@@ -422,11 +422,25 @@ fn unchanged<'a>(
     columns.iter().flat_map(of_column).chain(sums)
 }
 
-fn sum_is_unchanged(columns: &[Change], mut unit: std::ops::Range<usize>) -> bool {
-    let known = columns.iter().all(|(_, old)| old.is_some());
-    let changed = |at: usize| {
-        let of = |(new, old): &Change| new.bytes()[at] ^ old.map_or(0, |old| old[at]);
-        columns.iter().fold(0, |sum, column| sum ^ of(column)) != 0
+fn sum_is_unchanged(columns: &[Change], unit: std::ops::Range<usize>) -> bool {
+    let mut changed: Brief<(&[u8], &[u8])> = Brief::new();
+    for (new, old) in columns {
+        let Some(old) = old else {
+            return false;
+        };
+        let (new, old) = (&new.bytes()[unit.clone()], &old[unit.clone()]);
+        if new != old {
+            changed.push((new, old));
+        }
+    }
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes.as_chunks().0[at]);
+    let difference = |at: usize| {
+        let all = changed.iter();
+        all.fold(0, |sum, (new, old)| sum ^ word(new, at) ^ word(old, at))
     };
-    known && !unit.any(changed)
+    match changed.len() {
+        0 => true,
+        1 => false,
+        _ => (0..unit.len() / size_of::<u64>()).all(|at| difference(at) == 0),
+    }
 }

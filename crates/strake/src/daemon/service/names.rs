@@ -19,7 +19,7 @@ use strake_format::{ArrayName, ArrayUuid};
 
 use crate::api::{ArrayJson, ImportRequest};
 use crate::common::errors::{Code, Failure};
-use crate::common::files::read_file;
+use crate::common::files::{self, read_file};
 use crate::daemon::array::running;
 use crate::daemon::array::running::Start;
 use crate::daemon::events::Happened;
@@ -64,7 +64,7 @@ impl Dir {
         for (name, owner) in self.owned() {
             if owner == array && Some(&name) != but {
                 // Read as ours a moment ago; if it was removed meanwhile, that was the aim.
-                let _ = fs::remove_file(self.name_file(&name));
+                let _ = files::remove(&self.name_file(&name));
             }
         }
     }

@@ -8,7 +8,6 @@
 //!
 //! Invariant: a folder that cannot be read or written costs this protection and nothing else.
 
-use std::fs;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +15,7 @@ use strake_format::{ArrayName, ArrayUuid};
 
 use crate::api::{ArrayJson, ScanJson};
 use crate::common::errors::{Code, Failure};
-use crate::common::files::read_file;
+use crate::common::files::{self, read_file};
 use crate::daemon::state;
 use crate::daemon::state::Dir;
 use crate::drives::destroy::Destroyed;
@@ -93,7 +92,7 @@ impl Dir {
     /// It serves again.
     pub(crate) fn not_destroyed_any_more(&self, array: ArrayUuid) {
         // Of most arrays there is none.
-        let _ = fs::remove_file(self.destroyed_file(array));
+        let _ = files::remove(&self.destroyed_file(array));
     }
 
     /// Tells of a stopped array when it was destroyed: then it does not start as it is.

@@ -26,7 +26,7 @@ use strake_format::{ArrayName, ArrayUuid};
 
 use crate::common::all_quoted;
 use crate::common::errors::{Code, Failure};
-use crate::common::files::{UNNAMED, read_file, replace_bytes};
+use crate::common::files::{self, UNNAMED, read_file, replace_bytes};
 use crate::config;
 use crate::daemon::array::seats::Seats;
 use crate::daemon::service::scrubs::PastScrub;
@@ -167,6 +167,10 @@ impl Dir {
     /// Makes a folder that only the owner may enter.
     pub(crate) fn make_folder(&self, dir: &Path) -> Result<(), Failure> {
         use std::os::unix::fs::DirBuilderExt;
+        // A file system that is frozen would be waited for.
+        if dir.is_dir() {
+            return Ok(());
+        }
         let made = fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -409,10 +413,10 @@ impl Dir {
     /// Forgets it.
     pub(crate) fn forget(&self, uuid: ArrayUuid) {
         // It may never have been remembered.
-        let _ = fs::remove_file(self.here.join(Dir::record_name(uuid)));
-        let _ = fs::remove_file(self.placement_file(uuid));
-        let _ = fs::remove_file(self.scrubs_file(uuid));
-        let _ = fs::remove_file(self.seats_file(uuid));
+        let _ = files::remove(&self.here.join(Dir::record_name(uuid)));
+        let _ = files::remove(&self.placement_file(uuid));
+        let _ = files::remove(&self.scrubs_file(uuid));
+        let _ = files::remove(&self.seats_file(uuid));
         self.has_inherited(uuid);
         self.disown(uuid, None);
     }
@@ -446,7 +450,7 @@ impl Dir {
         let file = self.lasting.join("placement").join("rehearsal.json");
         let written = replace(&file, record).map_err(|error| Failure::io(file.display(), &error));
         // Remembered in vain is harmless.
-        let _ = fs::remove_file(&file);
+        let _ = files::remove(&file);
         written
     }
 
@@ -463,7 +467,7 @@ impl Dir {
     /// It is restored.
     pub(crate) fn restored(&self, name: &str) {
         // It tells of what was, and is harmless.
-        let _ = fs::remove_file(self.restoring_file(name));
+        let _ = files::remove(&self.restoring_file(name));
     }
 
     fn seats_file(&self, uuid: ArrayUuid) -> PathBuf {
