@@ -72,13 +72,13 @@ pub enum ServeError {
     },
     /// This process cannot have the memory.
     #[error(
-        "the array needs {needs} bytes of buffers, {others} more are in use by other arrays, and \
-         there are {has} ({of})"
+        "{needs} bytes of buffers are needed beside {others} that are in use, and there are {has} \
+         ({of})"
     )]
     NoMemory {
-        /// Bytes that the array needs.
+        /// Bytes that the array, or the client, needs.
         needs: u64,
-        /// Bytes that other arrays of this process have.
+        /// Bytes that other arrays and clients of this process have.
         others: u64,
         /// Bytes that there are.
         has: u64,

@@ -67,7 +67,7 @@ const NOT_FOR_CLIENTS: u64 = 4;
 pub(crate) fn reserve_for_client(bytes: u64) -> Result<Reserved, ServeError> {
     let left = |bound: Bound| Bound {
         bytes: bound.bytes - bound.bytes / NOT_FOR_CLIENTS,
-        of: format!("three quarters of {}", bound.of),
+        of: format!("{}, less a quarter that clients leave", bound.of),
     };
     let others = RESERVED.fetch_add(bytes, Ordering::Relaxed);
     let reserved = Reserved(bytes);

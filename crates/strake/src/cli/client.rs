@@ -97,6 +97,21 @@ pub(crate) async fn until_silent(socket: &Path) -> Failure {
     silent("come to an end with this", ANSWER_PATIENCE)
 }
 
+/// A change of which nothing was heard any more: the daemon has the request.
+fn may_be_done(method: &str, failure: Failure) -> Failure {
+    let unheard = matches!(failure.code, Code::DaemonSilent | Code::DaemonLost);
+    match unheard && method != "GET" {
+        true => Failure {
+            found: format!(
+                "{}; what it was asked for may be done, or be done later",
+                failure.found
+            ),
+            ..failure
+        },
+        false => failure,
+    }
+}
+
 pub(crate) fn lost(error: impl std::fmt::Display) -> Failure {
     Failure::new(Code::DaemonLost, format!("the daemon hung up: {error}"))
 }
@@ -174,8 +189,8 @@ impl Client {
                 whole(answer).await
             };
             while_it_lives(&self.socket, answer).await
-        })?;
-        from_json(&bytes)
+        });
+        from_json(&bytes.map_err(|failure| may_be_done(method, failure))?)
     }
     /// Lines of a streamed answer, each as it comes, until the daemon hangs up.
     pub(crate) fn lines(&self, path: &str, each: impl FnMut(&str)) -> Result<(), Failure> {

@@ -444,8 +444,14 @@ fn a_daemon_that_is_stopped_is_told_of_and_waited_for_no_longer() {
     rig.start_daemon();
     let pid = rig.daemon_pid().to_string();
     assert!(run("kill", &["-STOP", &pid]));
-    for args in [&["show"][..], &["set", "x", "rebuild_priority=7"]] {
-        within(&rig, 60, args).refused(1, "daemon-silent");
+    for (args, later) in [
+        (&["show"][..], false),
+        (&["set", "x", "rebuild_priority=7"], true),
+    ] {
+        let run = within(&rig, 60, args);
+        let found = run.json_error()["found"].to_string();
+        run.refused(1, "daemon-silent");
+        assert_eq!(found.contains("be done later"), later, "{found}");
     }
     assert!(run("kill", &["-CONT", &pid]));
     within(&rig, 60, &["show"]).ok();
