@@ -156,7 +156,8 @@ pub struct Lab {
     /// Which step it is: a request of one that is over is followed by none.
     epoch: u64,
     target: Target,
-    zeros: Buf,
+    /// What is written.
+    content: Buf,
     counting: bool,
     /// Of the step before: share of the cores' time that was used.
     cpu_busy: Option<f64>,
@@ -194,7 +195,7 @@ impl Lab {
             epoch: 0,
             target: Target::Array,
             cpu_busy: None,
-            zeros: Buf::zeroed(64 << 20),
+            content: Buf::from_bytes(&vec![0xa5; 64 << 20]),
             counting: false,
             setup,
         };
@@ -451,7 +452,7 @@ impl Lab {
             Target::Drives => self.members[0].info().bytes,
         };
         for load in loads {
-            if load.bytes > size || load.bytes > self.zeros.len() as u64 {
+            if load.bytes > size || load.bytes > self.content.len() as u64 {
                 let target = match target {
                     Target::Array => "array",
                     Target::Drives => "drive",
@@ -561,7 +562,7 @@ impl Lab {
             true => Op::Read { offset, len: bytes },
             false => Op::Write {
                 offset,
-                data: Slice::new(self.zeros.clone(), 0, bytes as usize),
+                data: Slice::new(self.content.clone(), 0, bytes as usize),
                 fua: false,
             },
         };

@@ -1,7 +1,8 @@
 //! A modelled drive as a member: what of it is kept, and when its I/Os end.
 //!
-//! Invariant: what lies outside data and log reads as it was written; data and log read as zeros,
-//! which is what is written to them or never read.
+//! Invariant: what lies outside data and log reads as it was written; data and log read as zeros.
+//! What is written there is never zeros: no write leaves a block as it is, which costs less than
+//! other writes in places, and more in the log.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -109,9 +110,10 @@ impl Member {
                 start,
                 len,
             } => {
-                // Buffers of data never hold anything but zeros.
-                if self.is_kept(offset) {
-                    self.peek(offset, &mut buf.bytes_mut()[start..start + len]);
+                let bytes = &mut buf.bytes_mut()[start..start + len];
+                match self.is_kept(offset) {
+                    true => self.peek(offset, bytes),
+                    false => bytes.fill(0),
                 }
                 let end = self.drive.submit(now, Op::Read, offset, len as u64);
                 (end, Some(buf))

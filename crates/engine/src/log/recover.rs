@@ -676,12 +676,7 @@ impl Write<'_> {
                 // Before the write, columns with new content in the record held something else:
                 // they are unknown here, too.
                 Line::Old if !piece.settled && left_new.iter().all(is_old) => {
-                    let still = new.iter().filter(|c| is_old(c));
-                    let old: Vec<usize> = old.iter().chain(still).copied().collect();
-                    let fits =
-                        |(c, content): &(usize, Vec<u8>)| !is_old(c) || self.is_new(*c, content);
-                    self.solve(&old, columns, here, unknown)
-                        .filter(|all| all.iter().all(fits))
+                    self.solved_old((&old, &new), columns, unknown)
                 }
                 Line::Mixture if canary::hit(Canary::MixtureReturned) => {
                     let any: Vec<usize> = new.iter().chain(&old).copied().collect();
@@ -695,6 +690,22 @@ impl Write<'_> {
             }
         }
         None
+    }
+
+    /// What the `unknown` columns hold before the write, from parities that are old: of those that
+    /// are new, too, such as the write leaves unchanged.
+    fn solved_old(
+        &self,
+        (old, new): (&[usize], &[usize]),
+        columns: &[Option<Vec<u8>>],
+        unknown: &[usize],
+    ) -> Option<Vec<(usize, Vec<u8>)>> {
+        let is_old = |c: usize| self.piece.is_unchanged(c, self.at);
+        let still = new.iter().filter(|c| is_old(**c));
+        let old: Vec<usize> = old.iter().chain(still).copied().collect();
+        let solved = self.solve(&old, columns, |c| columns[c].as_deref(), unknown)?;
+        let fits = |(c, content): &(usize, Vec<u8>)| !is_old(*c) || self.is_new(*c, content);
+        solved.iter().all(fits).then_some(solved)
     }
 
     /// `wanted` columns of W from these parities and the others of W, as `written` knows them.

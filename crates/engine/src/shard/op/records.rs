@@ -20,7 +20,8 @@
 //!   run: without that one, all that the write does not touch is there.
 //! * Every holder has as many S_j as columns that the write leaves alone have no member in sync. A
 //!   crash loses those at least: a record that says that the write may have begun says what they
-//!   held, however many others were cut off.
+//!   held, however many others were cut off. Where zeros are written over what is not known, every
+//!   holder has as many as can be lost.
 //! * What is to replace a holder holds the same, because it may take its place while the operation
 //!   is under way; and so does every member that is being rebuilt and holds the stripe by now,
 //!   because l becomes less when it is in sync.
@@ -40,7 +41,7 @@ use crate::proto::*;
 use crate::shard::Shard;
 use crate::shard::log_writer::{Flight, SumsUnit};
 use crate::shard::op::StripeOp;
-use crate::shard::op::kind::{Kind, Phase};
+use crate::shard::op::kind::{Kind, Phase, WriteOp};
 use crate::shard::retire::Retiring;
 use crate::stripe::log_records::{NewContent, Part};
 use crate::units::*;
@@ -48,11 +49,19 @@ use crate::units::*;
 /// A member that holds records of an operation, and of which parity the partial syndrome.
 type Holder = (DeviceView, Option<usize>);
 
-/// The intent of a part, once for each unit of checksums; then what it leaves unchanged, if that is
-/// anything.
-type Intents = List<Record>;
+/// What all holders get of a part.
+struct Logged {
+    /// The intent, once for each unit of checksums.
+    intents: List<Record>,
+    /// What it leaves as it is, if that is anything.
+    unchanged: Option<Record>,
+    /// Columns of W that have no member in sync.
+    lost: Columns,
+    /// So many partial syndromes.
+    on_all: usize,
+}
 
-listed!(Holder, (usize, Option<usize>), (Intents, usize, Columns));
+listed!(Holder, (usize, Option<usize>), Logged);
 
 impl Shard {
     /// The members of a stripe's group that hold the intent of a write that puts new content into
@@ -120,16 +129,10 @@ impl Shard {
             .geometry()
             .log_group(self.map.geometry().slot(stripe, 0));
         let parts = new.parts();
-        let units: List<SumsUnit, 2> = self.logs.units().iter().copied().collect();
-        let mut intents: List<(Intents, usize, Columns), 2> = List::new();
-        for part in &parts {
-            let of_unit = |unit: &SumsUnit| self.intent(key, operation, new, part, *unit);
-            let mut all: Intents = units.iter().map(of_unit).collect();
-            let finest = units.last().expect("records have checksums of blocks");
-            let count = all.len();
-            all.extend(self.unchanged(key, new, part, finest.bytes, &all[0]));
-            intents.push((all, count, self.without_member(stripe, part.written)));
-        }
+        let all: List<Logged, 2> = parts
+            .iter()
+            .map(|part| self.logged_of(key, operation, new, part))
+            .collect();
         let lo = self.ops[key].lo;
         // What one part writes may be what another leaves alone.
         let columns = parts.iter().map(|part| part.written.0);
@@ -140,9 +143,9 @@ impl Shard {
         let holders = self.holders(stripe, Columns(written));
         for &(member, parity) in &holders {
             let mut records = Records::new();
-            for (part, (all, count, lost)) in parts.iter().zip(&intents) {
-                records.extend(all[..*count].iter().cloned());
-                let intent = &all[0];
+            for (part, logged) in parts.iter().zip(&all) {
+                records.extend(logged.intents.iter().cloned());
+                let intent = &logged.intents[0];
                 let bare = |payload| Record {
                     checksums: self.logs.sums.none(),
                     payload,
@@ -158,12 +161,10 @@ impl Shard {
                 if part.written.count() < k && !canary::hit(Canary::SyndromeForgotten) {
                     let others = (0..new.syndromes.len()).filter(|j| Some(*j) != parity);
                     let all = parity.into_iter().chain(others);
-                    let wanted = parity
-                        .map_or(0, |_| 1)
-                        .max(self.untouched_lost(stripe, part));
-                    records.extend(all.filter_map(syndrome).take(wanted));
+                    let own = usize::from(parity.is_some());
+                    records.extend(all.filter_map(syndrome).take(own.max(logged.on_all)));
                 }
-                let strips = (0..k).filter(|&c| lost.has(c));
+                let strips = (0..k).filter(|&c| logged.lost.has(c));
                 records.extend(strips.map(|c| {
                     bare(LogPayload::LostStrip {
                         column: c as u8,
@@ -171,7 +172,7 @@ impl Shard {
                     })
                 }));
             }
-            let unchanged = intents.iter().flat_map(|(all, count, _)| &all[*count..]);
+            let unchanged = all.iter().filter_map(|logged| logged.unchanged.as_ref());
             if self.logs.fits(&records, unchanged.clone()) {
                 records.extend(unchanged.cloned());
             }
@@ -179,6 +180,27 @@ impl Shard {
                 .queue_records(key, operation, (group.clone(), member), records);
         }
         holders.len()
+    }
+
+    /// What all holders get of a part.
+    fn logged_of(&mut self, key: usize, operation: u64, new: &NewContent, part: &Part) -> Logged {
+        let stripe = self.ops[key].stripe;
+        let units: List<SumsUnit, 2> = self.logs.units().iter().copied().collect();
+        let of_unit = |unit: &SumsUnit| self.intent(key, operation, new, part, *unit);
+        let intents: List<Record> = units.iter().map(of_unit).collect();
+        let finest = units.last().expect("records have checksums of blocks");
+        let unchanged = self.unchanged(key, new, part, finest.bytes, &intents[0]);
+        let lost = self.without_member(stripe, part.written);
+        let on_all = match self.may_repeat(key, part, &units[0], &intents[0]) {
+            true => self.map.geometry().m - lost.count(),
+            false => self.untouched_lost(stripe, part),
+        };
+        Logged {
+            intents,
+            unchanged,
+            lost,
+            on_all,
+        }
     }
 
     /// Those of the written columns that have no member in sync.
@@ -205,6 +227,22 @@ impl Shard {
         let without =
             |c: &usize| !part.written.has(*c) && self.map.slot_view(stripe, *c).current.is_none();
         (0..self.map.shape(stripe).k).filter(without).count()
+    }
+
+    /// A column may hold before the write what it is to hold, and that is not known: the part puts
+    /// zeros there. Other content hardly ever is what lies there already.
+    fn may_repeat(&self, key: usize, part: &Part, unit: &SumsUnit, intent: &Record) -> bool {
+        let op = &self.ops[key];
+        let Kind::Write(write) = &op.kind else {
+            return false;
+        };
+        let units = (part.hi - part.lo) as usize / unit.bytes;
+        let mut columns = part.written.each().zip(intent.checksums.chunks(units));
+        part.written.count() > 1
+            && !canary::hit(Canary::SyndromesApart)
+            && columns.any(|(c, sums)| {
+                sums.contains(&unit.of_zeros) && before(op, write, part, c).is_none()
+            })
     }
 
     fn intent(
@@ -248,15 +286,8 @@ impl Shard {
             return None;
         };
         let len = (part.hi - part.lo) as usize;
-        let before = |c: usize| {
-            let (read, covered) = (op.columns[c].as_ref()?, write.coverage[c]?);
-            let whole = read.len as u64 == op.hi - op.lo;
-            let from = if whole { op.lo } else { covered.lo };
-            let at = part.lo.checked_sub(from)? as usize;
-            read.bytes().get(at..at + len)
-        };
         let columns: Brief<Change> = (part.written.each())
-            .map(|c| (new.column(c, part), before(c)))
+            .map(|c| (new.column(c, part), before(op, write, part, c)))
             .collect();
         if canary::hit(Canary::UnchangedIsBegun) || !unchanged(&columns, len, unit).any(|is| is) {
             return None;
@@ -400,6 +431,15 @@ impl Shard {
             self.end_without_writes(key);
         }
     }
+}
+
+/// What a column holds over a part before the write, if that was read or computed.
+fn before<'a>(op: &'a StripeOp, write: &WriteOp, part: &Part, column: usize) -> Option<&'a [u8]> {
+    let (read, covered) = (op.columns[column].as_ref()?, write.coverage[column]?);
+    let whole = read.len as u64 == op.hi - op.lo;
+    let from = if whole { op.lo } else { covered.lo };
+    let at = part.lo.checked_sub(from)? as usize;
+    read.bytes().get(at..at + (part.hi - part.lo) as usize)
 }
 
 /// What a write puts into a column, and what it holds before, where that is known.
