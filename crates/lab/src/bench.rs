@@ -195,7 +195,7 @@ impl Lab {
             epoch: 0,
             target: Target::Array,
             cpu_busy: None,
-            content: Buf::from_bytes(&vec![0xa5; 64 << 20]),
+            content: Buf::from_bytes(&content()),
             counting: false,
             setup,
         };
@@ -751,4 +751,15 @@ impl Lab {
             }
         }
     }
+}
+
+/// What requests write: no two pages are alike near each other, and none is zeros, so that parities
+/// change, too.
+fn content() -> Vec<u8> {
+    const PAGE: usize = 4096;
+    let mut bytes = vec![0; 64 << 20];
+    for (at, page) in (1u64..).zip(bytes.chunks_mut(PAGE)) {
+        page.fill((at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 | 1);
+    }
+    bytes
 }

@@ -20,7 +20,7 @@ use crate::cli::client::Client;
 use crate::cli::{Context, DONE, Ended, confirm};
 use crate::commands::offline;
 use crate::common::errors::{Code, Exit, Failure};
-use crate::common::files::replace_bytes;
+use crate::common::files::replace_patiently;
 use crate::common::size;
 use crate::common::{absolute, absolutes};
 use crate::config::{Configuration, InUse};
@@ -82,7 +82,8 @@ fn write(context: &Context, file: Option<&Path>) -> Ended {
         context.say(&backup, |_| text.clone());
         return Ok(DONE);
     };
-    replace_bytes(&absolute(file), text.as_bytes()).map_err(|e| Failure::io(file.display(), &e))?;
+    replace_patiently(&absolute(file), text.as_bytes())
+        .map_err(|e| Failure::io(file.display(), &e))?;
     context.say(&backup, |backup| {
         let pools = match backup.pools.len() {
             0 => String::new(),

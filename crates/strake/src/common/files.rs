@@ -1,8 +1,9 @@
 //! Files that the program keeps or is given: read with a bound, replaced as a whole.
 //!
 //! A thread of each file system changes files there, one after the other, and ends when nothing is
-//! left to change. A change is waited for no longer than [`PATIENCE`]: a file system that is
-//! frozen, or on a disk that hangs, holds up no command. What it holds up is done when it answers.
+//! left to change. A file system that is frozen, or on a disk that hangs, holds up no command: when
+//! it has been at one change for [`PATIENCE`], all that wait for it are given up. Of what is given
+//! up nothing is done later, but for the one call that the kernel is at.
 //!
 //! Invariants: of what is no regular file nothing is read; a file is replaced by rename, never
 //! written in place; changes of a file are made in the order in which they were wanted.
@@ -14,8 +15,9 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How the name of a file begins that is to replace another and does not yet.
@@ -45,12 +47,14 @@ pub(crate) fn read_file(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// So long a change is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// So long a change is waited for: a busy disk may take seconds for a flush.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// So many changes wait for a file system.
 const WAITING_MOST: usize = 256;
 
 type Change = Box<dyn FnOnce() + Send>;
+/// Nobody waits for a change any more.
+type GivenUp = Arc<AtomicBool>;
 
 /// What waits for a file system.
 #[derive(Default)]
@@ -71,25 +75,38 @@ fn lines() -> MutexGuard<'static, BTreeMap<u64, Line>> {
 /// Puts a file in place of another, whole or not at all.
 pub(crate) fn replace_bytes(target: &Path, bytes: &[u8]) -> io::Result<()> {
     let (path, bytes) = (target.to_owned(), bytes.to_owned());
-    in_time(target, move || replace_now(&path, &bytes))
+    in_time(target, move |given_up| {
+        replace_unless(given_up, &path, &bytes)
+    })
+}
+
+/// The same, however long the file system takes: for a file that a user names.
+pub(crate) fn replace_patiently(target: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_unless(&AtomicBool::new(false), target, bytes)
 }
 
 /// Removes a file.
 pub(crate) fn remove(target: &Path) -> io::Result<()> {
+    // What is not there is not waited for.
+    fs::symlink_metadata(target)?;
     let path = target.to_owned();
-    in_time(target, move || fs::remove_file(path))
+    in_time(target, move |_| fs::remove_file(path))
 }
 
 /// See the module; `target` is what is changed.
 fn in_time(
     target: &Path,
-    change: impl FnOnce() -> io::Result<()> + Send + 'static,
+    change: impl FnOnce(&AtomicBool) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
     let device = fs::metadata(folder_of(target))?.dev();
     let (sender, receiver) = channel();
+    let given_up = GivenUp::default();
+    let seen = Arc::clone(&given_up);
     let change = move || {
-        // Perhaps nobody waits any more.
-        let _ = sender.send(change());
+        if !seen.load(Ordering::SeqCst) {
+            // Perhaps nobody waits any more.
+            let _ = sender.send(change(&seen));
+        }
     };
     let mut lines = lines();
     let line = lines.entry(device).or_default();
@@ -114,7 +131,10 @@ fn in_time(
         let left = patience_left(device).min(until.saturating_duration_since(Instant::now()));
         match receiver.recv_timeout(left) {
             Ok(done) => return done,
-            Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(late()),
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => {
+                given_up.store(true, Ordering::SeqCst);
+                return Err(late());
+            }
             // Another change is being made by now, or none.
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
@@ -149,9 +169,7 @@ fn next(device: u64) -> bool {
 
 fn late() -> io::Error {
     let seconds = PATIENCE.as_secs();
-    let why = format!(
-        "its file system has not answered for {seconds} seconds; this is done when it answers"
-    );
+    let why = format!("its file system has not answered for {seconds} seconds: it was given up");
     io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
@@ -162,7 +180,7 @@ fn folder_of(target: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-fn replace_now(target: &Path, bytes: &[u8]) -> io::Result<()> {
+fn replace_unless(given_up: &AtomicBool, target: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::metadata(target).is_ok_and(|there| !there.is_file()) {
         let why = "it is no regular file, which could be replaced";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -174,6 +192,9 @@ fn replace_now(target: &Path, bytes: &[u8]) -> io::Result<()> {
         .tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
+    if given_up.load(Ordering::SeqCst) {
+        return Err(late());
+    }
     file.persist(target)?;
     File::open(folder)?.sync_all()
 }
@@ -183,34 +204,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_system_that_hangs_is_waited_for_once_and_its_changes_are_made_in_order() {
+    fn a_file_system_that_hangs_is_waited_for_once_and_what_is_given_up_is_not_done() {
         // Not where other tests of this process change files.
         let folder = tempfile::tempdir_in("/dev/shm").expect("temporary folder");
         let file = folder.path().join("a");
+        replace_bytes(&file, b"before").expect("it answers");
         let (let_go, held) = channel::<()>();
-        let hung = in_time(&file, move || {
+        let path = file.clone();
+        let hung = in_time(&file, move |given_up| {
             let _ = held.recv();
-            Ok(())
+            replace_unless(given_up, &path, b"hung")
         });
         let text = hung.expect_err("it hangs").to_string();
-        assert!(text.contains("not answered for 5 seconds"), "{text}");
+        assert!(text.contains("not answered for 15 seconds"), "{text}");
         let begun = Instant::now();
-        for content in ["one", "two"] {
-            assert!(replace_bytes(&file, content.as_bytes()).is_err());
-        }
-        assert!(remove(&folder.path().join("b")).is_err());
+        assert!(replace_bytes(&file, b"meanwhile").is_err());
+        assert!(remove(&file).is_err());
         assert!(begun.elapsed() < PATIENCE, "it is known to hang");
         drop(let_go);
         let give_up = Instant::now() + Duration::from_secs(30);
-        while read_file(&file).ok().as_deref() != Some(b"two") {
-            assert!(Instant::now() < give_up, "what was wanted is done");
+        while replace_bytes(&folder.path().join("b"), b"after").is_err() {
+            assert!(Instant::now() < give_up, "it answers again");
             std::thread::sleep(Duration::from_millis(5));
         }
-        replace_bytes(&file, b"three").expect("it answers");
-        assert_eq!(read_file(&file).expect("it is there"), b"three");
-        let panics = in_time(&file, || panic!("as planned"));
-        assert!(panics.is_err(), "nobody waits for what was never done");
+        assert_eq!(read_file(&file).expect("it is there"), b"before");
+        let panics = in_time(&file, |_| panic!("as planned"));
+        assert!(panics.is_err(), "it was never done");
         remove(&file).expect("it is there");
-        assert!(!file.exists());
+        let gone = remove(&file).expect_err("it is gone");
+        assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+        let left = fs::read_dir(folder.path()).expect("read").count();
+        assert_eq!(left, 1, "nothing is left of what was given up");
     }
 }

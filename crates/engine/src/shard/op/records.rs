@@ -188,11 +188,17 @@ impl Shard {
         let units: List<SumsUnit, 2> = self.logs.units().iter().copied().collect();
         let of_unit = |unit: &SumsUnit| self.intent(key, operation, new, part, *unit);
         let intents: List<Record> = units.iter().map(of_unit).collect();
-        let finest = units.last().expect("records have checksums of blocks");
-        let unchanged = self.unchanged(key, new, part, finest.bytes, &intents[0]);
+        // What a replay decides by.
+        let (Some(finest), Some(intent)) = (units.last(), intents.last()) else {
+            unreachable!("records have checksums of blocks");
+        };
+        let unchanged = self.unchanged(key, new, part, finest.bytes, intent);
         let lost = self.without_member(stripe, part.written);
-        let on_all = match self.may_repeat(key, part, &units[0], &intents[0]) {
-            true => self.map.geometry().m - lost.count(),
+        let on_all = match self.may_repeat(key, part, finest, intent) {
+            true => {
+                let may_be_lost = self.map.geometry().m.saturating_sub(lost.count());
+                may_be_lost.min(self.ops[key].k - part.written.count())
+            }
             false => self.untouched_lost(stripe, part),
         };
         Logged {

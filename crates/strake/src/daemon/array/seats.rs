@@ -215,6 +215,8 @@ pub(crate) struct Keeper {
     dir: Dir,
     array: ArrayUuid,
     seats: Seats,
+    /// The file has something older, for its file system did not take this.
+    unkept: bool,
 }
 
 impl Keeper {
@@ -224,6 +226,7 @@ impl Keeper {
             dir: dir.clone(),
             array,
             seats: dir.seats(array),
+            unkept: false,
         };
         let before = keeper.seats.clone();
         // One that does not answer is looked at when it tells of something.
@@ -242,13 +245,15 @@ impl Keeper {
 
     /// Something happened to it.
     pub(crate) fn follow(&mut self, event: &EventRecord, aside: &[Aside]) {
-        if self.seats.follow(event, aside) {
+        if self.seats.follow(event, aside) || self.unkept {
             self.keep();
         }
     }
 
-    fn keep(&self) {
-        if let Err(failure) = self.dir.keep_seats(self.array, &self.seats) {
+    fn keep(&mut self) {
+        let kept = self.dir.keep_seats(self.array, &self.seats);
+        self.unkept = kept.is_err();
+        if let Err(failure) = kept {
             tracing::warn!(array = %self.array, %failure, "what its slots have is not kept");
         }
     }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use strake_format::ArrayUuid;
 
 use crate::common::errors::Failure;
-use crate::common::files::read_file;
+use crate::common::files::{self, read_file};
 use crate::daemon::state;
 use crate::daemon::state::Dir;
 use crate::drives::find::{FoundArray, Readiness};
@@ -110,7 +110,7 @@ impl Dir {
     /// The restore has ended.
     pub(crate) fn has_inherited(&self, array: ArrayUuid) {
         // What stays would be read once more, and tell nothing new.
-        let _ = fs::remove_file(self.heir_file(array));
+        let _ = files::remove(&self.heir_file(array));
     }
 }
 
