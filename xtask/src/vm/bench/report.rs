@@ -82,12 +82,15 @@ impl Latencies {
 pub(super) struct Cpu {
     /// How many CPUs were busy, on the mean.
     pub(super) busy: f64,
-    /// Requests for each second of CPU time; `None`: there was no load.
+    /// Requests for each second of CPU time; `None`: there was no load, or none was seen.
     pub(super) requests_per_core: Option<f64>,
 }
 
 /// Bytes of a sector, as the kernel counts what its devices did.
 pub(super) const SECTOR: f64 = 512.0;
+
+/// So short a window may lie between two requests, on a machine that does much else: seconds.
+const SHORT_S: f64 = 5.0;
 
 /// The kernel tells CPU time in hundredths of a second.
 pub(super) const TICKS_PER_S: f64 = 100.0;
@@ -132,12 +135,14 @@ impl Window {
         if busy_s <= 0.0 {
             bail!("no CPU was busy in a window of {} s", self.seconds);
         }
-        if request_bytes.is_some() && self.bytes <= 0.0 {
+        let moved = self.bytes > 0.0;
+        if request_bytes.is_some() && !moved && self.seconds > SHORT_S {
             bail!("no byte was moved in a window of {} s", self.seconds);
         }
+        let requests = request_bytes.filter(|_| moved);
         Ok(Cpu {
             busy: busy_s / self.seconds,
-            requests_per_core: request_bytes.map(|bytes| self.bytes / bytes / busy_s),
+            requests_per_core: requests.map(|bytes| self.bytes / bytes / busy_s),
         })
     }
 }
@@ -276,6 +281,9 @@ pub(super) mod tests {
         assert_eq!((cpu.busy, cpu.requests_per_core), (1.5, Some(2000.0)));
         assert_eq!(window.cpu(None).expect("no load").requests_per_core, None);
         let still = Window::parse(2, ["2000000000", "100", "0"]).expect("a window");
+        let cpu = still.cpu(Some(4096.0)).expect("it is short");
+        assert_eq!(cpu.requests_per_core, None);
+        let still = Window::parse(2, ["20000000000", "100", "0"]).expect("a window");
         assert!(still.cpu(Some(4096.0)).is_err());
         let idle = Window::parse(2, ["2000000000", "401", "0"]).expect("a window");
         assert_eq!(idle.busy_s(), 0.0);

@@ -530,7 +530,7 @@ mod tests {
             "5 md idle 3 1 1 0 0 0 0",
             "6 md idle 1 1 1 0 0 0 0",
             "5 md idle 1 1 1 0 0 0",
-            "5 md random-read-4K 1 1 1 7 6 0 0",
+            "5 md random-read-4K 1 1 6000000000 7 6 0 0",
         ] {
             assert!(
                 results.add_rebuild(line, 2, &drives, report).is_err(),
