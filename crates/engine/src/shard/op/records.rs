@@ -3,9 +3,9 @@
 //!
 //! The run of the operation is cut where the set W of written columns changes; each part has an
 //! intent (with a checksum of every new block of W and of the parities). Parity members get S_j in
-//! addition, unless W is all of the data, and every holder gets the new content of those columns of
-//! W that have no member in sync: how far one that is being rebuilt has come is not durable at
-//! once.
+//! addition, and others where the invariants below say so, unless W is all of the data. Every
+//! holder gets the new content of those columns of W that have no member in sync: how far one that
+//! is being rebuilt has come is not durable at once.
 //!
 //! S_j = P_j + Σ_{i∈W} c_ji·D_i with P_j and D_i as they will be: what is left are the columns that
 //! the write does not touch. So it is the same for every plan of the write.
