@@ -12,7 +12,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,12 +95,31 @@ pub(crate) fn remove(target: &Path) -> io::Result<()> {
     in_time(target, move |_| fs::remove_file(path))
 }
 
+/// Gives a file another name in its folder.
+pub(crate) fn rename(target: &Path, name: &Path) -> io::Result<()> {
+    let (from, to) = (target.to_owned(), name.to_owned());
+    in_time(target, move |_| fs::rename(from, to))
+}
+
+/// Makes a folder, and those above it that are missing, that only the owner may enter.
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
+    // A file system that is frozen would be waited for.
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let path = folder.to_owned();
+    in_time(folder, move |_| {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(path)
+    })
+}
+
 /// See the module; `target` is what is changed.
 fn in_time(
     target: &Path,
     change: impl FnOnce(&AtomicBool) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
-    let device = fs::metadata(folder_of(target))?.dev();
+    let device = device_of(folder_of(target))?;
     let (sender, receiver) = channel();
     let given_up = GivenUp::default();
     let seen = Arc::clone(&given_up);
@@ -173,6 +194,17 @@ fn late() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
+/// The number of the device that a folder is on, or will be.
+fn device_of(folder: &Path) -> io::Result<u64> {
+    match fs::metadata(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match folder.parent() {
+            Some(_) => device_of(folder_of(folder)),
+            None => Err(error),
+        },
+        about => Ok(about?.dev()),
+    }
+}
+
 fn folder_of(target: &Path) -> &Path {
     let folder = target
         .parent()
@@ -230,6 +262,12 @@ mod tests {
         assert_eq!(read_file(&file).expect("it is there"), b"before");
         let panics = in_time(&file, |_| panic!("as planned"));
         assert!(panics.is_err(), "it was never done");
+        let inner = folder.path().join("c/d");
+        make_folder(&inner).expect("both are made");
+        make_folder(&inner).expect("it is there");
+        rename(&file, &folder.path().join("e")).expect("it is there");
+        fs::remove_dir_all(folder.path().join("c")).expect("it is empty");
+        rename(&folder.path().join("e"), &file).expect("it is there");
         remove(&file).expect("it is there");
         let gone = remove(&file).expect_err("it is gone");
         assert_eq!(gone.kind(), io::ErrorKind::NotFound);

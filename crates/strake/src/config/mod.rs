@@ -14,7 +14,7 @@ pub(crate) mod example;
 pub(crate) mod metrics;
 pub(crate) mod values;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::errors::{Code, Failure};
-use crate::common::files::replace_bytes;
+use crate::common::files::{self, replace_bytes};
 use crate::config::metrics::Metrics;
 use crate::config::values::{Bytes, Time, Whole};
 use crate::settings::degraded::DegradedStart;
@@ -154,7 +154,7 @@ impl InUse {
     pub(crate) fn keep(&self, last: &Path) -> io::Result<()> {
         match &self.text {
             Some(text) => replace_bytes(last, text.as_bytes()),
-            None => match fs::remove_file(last) {
+            None => match files::remove(last) {
                 Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             },

@@ -353,6 +353,9 @@ fn a_state_folder_that_hangs_holds_up_no_command() {
     rig.start_daemon();
     rig.create("a", "1", &["--export", "none"], &a).ok();
     rig.create("b", "1", &["--export", "none"], &b).ok();
+    rig.create("c", "1", &["--export", "none"], &rig.files_called("c", 2))
+        .ok();
+    within(&rig, 60, &["stop", "c"]).ok();
     freezer.freeze();
     let set = within(&rig, 40, &["set", "a", "memory_limit=1G"]);
     assert_eq!(set.code, 1, "{set:?}");
@@ -360,6 +363,8 @@ fn a_state_folder_that_hangs_holds_up_no_command() {
     assert!(found.contains("has not answered for 15 seconds"), "{found}");
     within(&rig, 40, &["fail", "a", "0"]).ok();
     within(&rig, 40, &["stop", "b"]).ok();
+    // The folder of what was destroyed was never made.
+    within(&rig, 40, &["destroy", "c", "-y"]).ok();
     let events = within(&rig, 40, &["events", "--json"]).out;
     assert!(events.contains("member_out"), "{events}");
     freezer.thaw();
@@ -559,7 +564,8 @@ fn commands_without_a_daemon_end_although_a_device_of_the_machine_hangs_and_name
         );
         assert!(args == ["doctor"] || [0, 7].contains(&run.code), "{run:?}");
     }
-    let of_it: [&[&str]; 7] = [
+    let of_it: [&[&str]; 8] = [
+        &["udev", "member", path],
         &["examine", path],
         &["scan", path],
         &["create", "n", "--level", "1", &d[0], path],

@@ -3,23 +3,19 @@
 //! Order: a rule runs `strake udev` for each block device that comes or changes, and imports the
 //! lines `KEY=VALUE` that it prints.
 //!
-//! Invariants: nothing is written, no daemon is asked, and an answer takes no longer than
-//! [`PATIENCE`], since events of the machine wait for it. No answer is an answer: such a device is
-//! not ours. Deliberately absent: links and properties made of the answer; the rules are in
+//! Invariants: nothing is written, no daemon is asked, and an answer has a bound ([`answering`]),
+//! since events of the machine wait for it. No answer is an answer: such a device is not ours. Deliberately absent: links and properties made of the answer; the rules are in
 //! `packaging/udev`.
 
 use std::path::Path;
-use std::sync::mpsc::channel;
-use std::time::Duration;
 
 use crate::cli::args::UdevCommand;
 use crate::cli::{Context, DONE, Ended, print};
-use crate::common::errors::{Code, Failure};
+use crate::common::absolute;
+use crate::common::errors::Failure;
+use crate::drives::machine::answering;
 use crate::drives::signature;
 use crate::drives::signature::Signature;
-
-/// A drive that does not answer by then is nothing that udev can wait for.
-const PATIENCE: Duration = Duration::from_secs(8);
 
 /// What udev has found on the device already.
 const FOUND_BY_OTHERS: [&str; 2] = ["ID_FS_TYPE", "ID_PART_TABLE_TYPE"];
@@ -40,17 +36,9 @@ pub(crate) fn answer(context: &Context, command: &UdevCommand) -> Ended {
 type Lines = Vec<(&'static str, String)>;
 
 fn member(device: &Path) -> Result<Lines, Failure> {
-    let (found, read) = channel();
-    let path = device.to_owned();
-    std::thread::spawn(move || {
-        // Nothing waits any more for an answer that comes too late.
-        let _ = found.send(signature::of(&path));
-    });
-    let signature = read.recv_timeout(PATIENCE).map_err(|_| {
-        let seconds = PATIENCE.as_secs();
-        let found = format!("{} did not answer within {seconds} s", device.display());
-        Failure::new(Code::Io, found).cure("look at the drive and its cable")
-    })?;
+    let device = absolute(device);
+    answering::need(std::slice::from_ref(&device))?;
+    let signature = signature::of(&device);
     let signature = signature.map_err(|error| Failure::io(device.display(), &error))?;
     let used = |key: &str| std::env::var_os(key).is_some_and(|value| !value.is_empty());
     let used = FOUND_BY_OTHERS.into_iter().any(used);

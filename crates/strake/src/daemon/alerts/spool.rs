@@ -102,21 +102,13 @@ fn file_of(channel: &str, number: u64) -> PathBuf {
 fn folder_of(folders: &[PathBuf]) -> PathBuf {
     let usable = |folder: &&PathBuf| {
         let probe = folder.join(".probe");
-        let made = make_folder(folder).and_then(|()| fs::write(&probe, b""));
+        let made = files::make_folder(folder).and_then(|()| files::replace_bytes(&probe, b""));
         // It is empty, and the next start writes it again.
-        let _ = fs::remove_file(&probe);
+        let _ = files::remove(&probe);
         made.is_ok()
     };
     let usable = folders.iter().find(usable);
     usable.or(folders.first()).cloned().unwrap_or_default()
-}
-
-fn make_folder(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
 }
 
 /// Why a file is not read.
@@ -154,7 +146,7 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, Unread
 fn set_aside(path: &Path) -> String {
     let mut aside = path.as_os_str().to_owned();
     aside.push(DAMAGED);
-    match fs::rename(path, &aside) {
+    match files::rename(path, Path::new(&aside)) {
         Ok(()) => format!("; it is kept as {}", Path::new(&aside).display()),
         Err(error) => format!("; it cannot be renamed: {error}"),
     }
@@ -196,7 +188,7 @@ fn found(folder: &Path) -> Found {
                 // Somebody may want to look at it.
                 _ if file_name.ends_with(DAMAGED) => {}
                 // What a killed daemon was writing.
-                _ => drop(fs::remove_file(file.path())),
+                _ => drop(files::remove(&file.path())),
             }
         }
         numbers.sort_unstable();
@@ -321,10 +313,10 @@ impl Spool {
 fn written(path: &Path, content: Option<&[u8]>) -> io::Result<()> {
     match content {
         Some(bytes) => {
-            make_folder(path.parent().unwrap_or(Path::new("/")))?;
+            files::make_folder(path.parent().unwrap_or(Path::new("/")))?;
             files::replace_bytes(path, bytes)
         }
-        None => match fs::remove_file(path) {
+        None => match files::remove(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
         },

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use crate::common::files::read_file;
+use crate::common::files::{self, read_file};
 use crate::daemon::array::seats::Seats;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::names::NameRecord;
@@ -108,7 +108,7 @@ fn tell(events: &EventLog, path: &Path, why: &str, effect: &str) {
 fn set_aside(path: &Path) -> io::Result<String> {
     let mut name = path.as_os_str().to_owned();
     name.push(".damaged");
-    fs::rename(path, &name)?;
+    files::rename(path, Path::new(&name))?;
     Ok(format!("it is kept as {}", name.display()))
 }
 

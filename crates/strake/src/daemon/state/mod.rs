@@ -166,16 +166,7 @@ impl Dir {
 
     /// Makes a folder that only the owner may enter.
     pub(crate) fn make_folder(&self, dir: &Path) -> Result<(), Failure> {
-        use std::os::unix::fs::DirBuilderExt;
-        // A file system that is frozen would be waited for.
-        if dir.is_dir() {
-            return Ok(());
-        }
-        let made = fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir);
-        made.map_err(|error| Failure::io(dir.display(), &error))
+        files::make_folder(dir).map_err(|error| Failure::io(dir.display(), &error))
     }
 
     /// Refuses a folder that another user owns or may write, or a link to one: a user that can put
@@ -275,7 +266,7 @@ impl Dir {
                 let age = written.and_then(|written| written.elapsed().ok());
                 if unnamed && age.is_some_and(|age| age > LEFT_AFTER) {
                     let left = entry.path();
-                    match fs::remove_file(&left) {
+                    match files::remove(&left) {
                         Ok(()) => tracing::info!(left = %left.display(), "removed"),
                         Err(error) => tracing::warn!(left = %left.display(), %error, "stays"),
                     }
