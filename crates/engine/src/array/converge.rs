@@ -35,6 +35,7 @@ impl Array {
         self.drive_unreadable();
         self.drive_persist();
         self.drive_unreadable();
+        self.drive_undecided();
         self.replay_step();
         self.say_failed();
         self.drive_resumed();

@@ -268,6 +268,7 @@ impl Array {
                 self.inconsistent_found(stripe, from, len);
             }
             FromShard::List { op, lost, parts } => self.shard_lists(from, op, lost, &parts),
+            FromShard::Undecided { op, stripe } => self.shard_undecided(from, op, stripe),
             FromShard::AwaitVerdict { op } => self
                 .persist
                 .waiters

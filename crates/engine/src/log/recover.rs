@@ -581,6 +581,47 @@ fn left_alone(
     sums
 }
 
+/// Lost columns of U, where what they would be computed from does not agree: it has gone bad since
+/// the write, and redundancy shows it.
+pub(crate) fn unclear(code: &Code, piece: &Piece, columns: &[Option<Vec<u8>>]) -> Columns {
+    let lost: Columns = (0..code.k())
+        .filter(|&c| columns[c].is_none() && !piece.written.has(c))
+        .collect();
+    let bytes = (piece.hi - piece.lo) as usize;
+    let zeros = vec![0; bytes];
+    let row = row_of_rest(code, piece, 0..bytes, columns, &zeros);
+    let available: Vec<usize> = (0..row.len()).filter(|&c| row[c].is_some()).collect();
+    if lost.is_empty() || available.len() <= code.k() {
+        return Columns::default();
+    }
+    let Ok(locator) = code.locator(&available) else {
+        return Columns::default();
+    };
+    let mut syndromes = vec![vec![0; bytes]; locator.syndromes()];
+    let mut outputs: Vec<&mut [u8]> = syndromes.iter_mut().map(Vec::as_mut_slice).collect();
+    match locator.compute(&row, &mut outputs) {
+        true => Columns::default(),
+        false => lost,
+    }
+}
+
+/// What a write leaves alone as a row of its own: zeros for W, the partial syndromes for parities.
+fn row_of_rest<'a>(
+    code: &Code,
+    piece: &'a Piece,
+    range: std::ops::Range<usize>,
+    columns: &'a [Option<Vec<u8>>],
+    zeros: &'a [u8],
+) -> Vec<Option<&'a [u8]>> {
+    let data = (0..code.k()).map(|c| match piece.written.has(c) {
+        true => Some(zeros),
+        false => columns[c].as_deref(),
+    });
+    let syndromes = piece.syndromes.iter();
+    let syndromes = syndromes.map(|s| s.as_ref().map(|s| &s[range.clone()]));
+    data.chain(syndromes).collect()
+}
+
 /// The lost columns of U: with zeros for W the partial syndromes are the parities of a row.
 fn untouched(
     code: &Code,
@@ -590,18 +631,7 @@ fn untouched(
     wanted: &[usize],
 ) -> Option<Vec<Vec<u8>>> {
     let zeros = vec![0; range.len()];
-    let row: Vec<Option<&[u8]>> = (0..code.k())
-        .map(|c| match piece.written.has(c) {
-            true => Some(&zeros[..]),
-            false => columns[c].as_deref(),
-        })
-        .chain(
-            piece
-                .syndromes
-                .iter()
-                .map(|s| s.as_ref().map(|s| &s[range.clone()])),
-        )
-        .collect();
+    let row = row_of_rest(code, piece, range, columns, &zeros);
     solve(code, &row, wanted)
 }
 

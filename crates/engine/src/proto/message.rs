@@ -76,7 +76,7 @@ pub enum ToShard {
     /// These blocks answer an error from now on, and no others: it is durable.
     Unreadable(Arc<BadBlocks>),
     /// Answer to [`FromShard::List`]; what it asked for is durable, and was told before. And to
-    /// [`FromShard::AwaitVerdict`].
+    /// [`FromShard::AwaitVerdict`] and [`FromShard::Undecided`].
     Listed {
         /// Which operation.
         op: u64,
@@ -206,6 +206,15 @@ pub enum FromShard {
         lost: bool,
         /// Which.
         parts: Vec<StripPart>,
+    },
+    /// An operation is about to write what it computes from strips that do not agree, and none of
+    /// which can be named as wrong. Answered with [`ToShard::Listed`] when the region is durably
+    /// undecided.
+    Undecided {
+        /// Comes back in the answer.
+        op: u64,
+        /// Which stripe.
+        stripe: StripeNo,
     },
     /// An operation cannot go on without a member that did not answer. Answered with
     /// [`ToShard::Listed`] when it is out, and the view without it was told; or when it stays.

@@ -70,6 +70,7 @@ fn course_for(canary: engine::Canary) -> Option<Course> {
         engine::Canary::RestAsItLies => Some(Course::RotsBeside),
         engine::Canary::DecidedEarly => Some(Course::Accepted),
         engine::Canary::AgreementDecides => Some(Course::Accepted),
+        engine::Canary::BuiltDecided => Some(Course::Unclear),
         engine::Canary::RunComputed => Some(Course::BadSector),
         engine::Canary::SumsOfBlocks => Some(Course::TornBlock),
         engine::Canary::MixtureLeft => Some(Course::SyndromesRot),

@@ -90,6 +90,9 @@ pub enum Course {
     /// A write that leaves some of its blocks as they are is cut off as its records are written,
     /// and a member is lost.
     Unchanged,
+    /// A block cannot be read, another block of its row rots, and no redundancy is left to locate
+    /// that one; then something is computed from them.
+    Unclear,
 }
 
 /// One seed in so many is a course that is drawn apart from the others.
@@ -100,10 +103,11 @@ const SYNDROMES_ROT_ONE_IN: u64 = 300;
 const UNREAD_ONE_IN: u64 = 300;
 const JOINS_EMPTY_ONE_IN: u64 = 300;
 const UNCHANGED_ONE_IN: u64 = 300;
+const UNCLEAR_ONE_IN: u64 = 300;
 
 /// All courses, with their names on the command line and their weights: some are dear, thousands of
 /// events, or many starts. Those without a weight are drawn apart.
-const COURSES: [(Course, &str, u32); 24] = [
+const COURSES: [(Course, &str, u32); 25] = [
     (Course::FailedFlush, "failed-flush", 7),
     (Course::Listed, "listed", 9),
     (Course::FullList, "full-list", 1),
@@ -128,6 +132,7 @@ const COURSES: [(Course, &str, u32); 24] = [
     (Course::Unread, "unread", 0),
     (Course::JoinsEmpty, "joins-empty", 0),
     (Course::Unchanged, "unchanged", 0),
+    (Course::Unclear, "unclear", 0),
 ];
 
 impl Course {
@@ -146,6 +151,7 @@ impl Course {
             (Course::Unread, 34, UNREAD_ONE_IN),
             (Course::JoinsEmpty, 35, JOINS_EMPTY_ONE_IN),
             (Course::Unchanged, 36, UNCHANGED_ONE_IN),
+            (Course::Unclear, 37, UNCLEAR_ONE_IN),
         ];
         let is_drawn = |salt: u64, one_in| Prng::new(seed ^ salt, Purpose::Focus).one_in(one_in);
         let mut apart = apart
@@ -231,6 +237,7 @@ impl Course {
             Course::BadSector => {
                 any(rng, &[("5", 4), ("6", 5), ("50", 6), ("60", 8)]).small_blocks()
             }
+            Course::Unclear => any(rng, &[("6", 5), ("6", 6), ("6", 7)]).small_blocks(),
             Course::TornBlock => {
                 any(rng, &[("5", 3), ("5", 4), ("6", 4), ("6", 5), ("50", 6)]).small_sectors()
             }
@@ -266,6 +273,7 @@ impl Course {
             Course::Unread => sectors::unread_for_a_moment(array, rng),
             Course::JoinsEmpty => joins::joins_empty(array, rng),
             Course::Unchanged => records::unchanged(array, rng),
+            Course::Unclear => sectors::unclear(array, rng),
         }
     }
 }

@@ -84,6 +84,87 @@ pub(crate) fn rots_beside_a_bad_one(array: &mut Scenario, rng: &mut Prng) {
     );
 }
 
+/// A block of a strip cannot be read, and the same block of another strip rots: redundancy is left
+/// that shows it, and not enough to locate it. Whatever is computed then may be wrong, and the
+/// region says so; so no strip that is right is ever repaired by it.
+pub(crate) fn unclear(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let geometry = Arc::clone(array.world.geometry());
+    let (k, width) = (geometry.k, geometry.width);
+    let stripe = StripeNo(rng.below(geometry.stripes()));
+    let (block, blocks) = (geometry.block, geometry.strip / geometry.block);
+    let row = geometry.row(stripe).1;
+    let slot = |column: usize| geometry.slot(stripe, column).0;
+    let from = array.world.superblock().layout.data_offset + geometry.row_offset(row);
+    let bad = rng.below(blocks);
+    // By slot: another device may take the place of a member.
+    let held = |array: &mut Scenario, column: usize| {
+        let drive = array.drive(slot(column));
+        let at = (from + bad * block) as usize;
+        array.world.ssd(drive).bytes()[at..at + block as usize].to_vec()
+    };
+    let right: Vec<Vec<u8>> = (0..width).map(|column| held(array, column)).collect();
+    let mut columns: Vec<usize> = (0..width).collect();
+    rng.shuffle(&mut columns);
+    let (kept, rots, third, fourth) = (columns[0], columns[1], columns[2], columns[3]);
+    array
+        .world
+        .rot_at(stripe, rots, bad * block, block as usize);
+    array.spoil_block(slot(kept), row.0, bad);
+    // So much of the run cannot be read that it is gone through block by block.
+    if rng.percent(50) && blocks > 2 {
+        array.spoil_block(slot(third), row.0, (bad + 1) % blocks);
+        array.spoil_block(slot(fourth), row.0, (bad + 2) % blocks);
+    }
+    // A read may be answered what follows from the rotten block.
+    let block_of = |column: usize| (stripe.0 * k as u64 + column as u64) * blocks + bad;
+    (0..k).for_each(|column| array.world.demand_nothing(block_of(column)));
+    let column = kept.min(k - 1);
+    let first = block_of(column) - bad;
+    let mut written = Vec::new();
+    match rng.below(4) {
+        0 => {
+            array.begin(AskKind::Read, first, blocks);
+        }
+        1 => {
+            // All before the block, or the same block of another column.
+            written = (k..width).collect();
+            if rng.one_in(2) && bad > 0 {
+                array.begin(AskKind::Write, first, bad);
+            } else {
+                let other = (column + 1) % k;
+                array.begin(AskKind::Write, block_of(other), 1);
+                written.push(other);
+            }
+        }
+        2 => {
+            let repair = Command::StartScrub(ScrubMode::Repair);
+            array.command(repair).expect("it is begun");
+        }
+        _ => {
+            array.replace(slot(kept));
+        }
+    }
+    if rng.percent(40) {
+        array.steps(rng.range(1, 200)).power_cut().start();
+    }
+    array.rest();
+    let repair = Command::StartScrub(ScrubMode::Repair);
+    array.command(repair).expect("it is begun");
+    array.rest();
+    let decided = array.status().undecided.is_empty();
+    for column in (0..width).filter(|column| *column != rots && !written.contains(column)) {
+        let drive = array.drive(slot(column));
+        let sector = (from + bad * block) / block;
+        let unread = array.world.ssd(drive).faults.latent.contains(&sector);
+        let wrong = !unread && held(array, column) != right[column];
+        assert!(
+            !wrong || column == kept && !decided,
+            "column {column} took what rots in column {rots}"
+        );
+    }
+}
+
 /// Rows are written, or parts of them, and the power goes while that is on its way in place. Where
 /// it left some sectors of a block new, most often another column of the same write is lost, too:
 /// what it held is computed sector by sector, or lost.

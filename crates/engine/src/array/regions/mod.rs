@@ -172,6 +172,8 @@ pub(crate) struct Map {
     unmapping: Vec<(RequestId, u32, Result<(), RequestError>)>,
     /// Shards that have, or had, nothing but zeros in a region.
     pub(crate) empty: BTreeMap<RegionNo, BTreeSet<ShardNo>>,
+    /// Operations of shards that wait for pages that say which regions are undecided.
+    awaiting_undecided: Vec<(ShardNo, u64)>,
     /// Some region may be stale.
     flagged: bool,
     /// Some regions need a resync that no page records yet.
@@ -244,6 +246,7 @@ impl Map {
             stop_flush: None,
             unmapping: Vec::new(),
             empty: BTreeMap::new(),
+            awaiting_undecided: Vec::new(),
         }
     }
 

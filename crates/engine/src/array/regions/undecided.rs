@@ -55,6 +55,16 @@ impl Map {
         places.map(|(at, _)| at).collect()
     }
 
+    /// An operation waits until these pages are durable.
+    fn await_undecided(&mut self, shard: ShardNo, op: u64) {
+        self.awaiting_undecided.push((shard, op));
+    }
+
+    /// The operations that wait for that; they wait no longer.
+    fn undecided_awaited(&mut self) -> Vec<(ShardNo, u64)> {
+        std::mem::take(&mut self.awaiting_undecided)
+    }
+
     /// The pages that tell which regions are undecided are durable.
     pub(crate) fn undecided_told(&self) -> bool {
         self.pages
@@ -81,8 +91,9 @@ impl Array {
         }
     }
 
-    /// A rebuild computed strips from others that do not agree, and no wrong strip can be located:
-    /// this is durable before any progress beyond it is.
+    /// Strips are computed from others that do not agree, and no wrong strip can be located: this
+    /// is durable before what is computed is written, and before any progress of a rebuild beyond
+    /// it.
     pub(crate) fn leave_undecided(&mut self, region: RegionNo) {
         if self.map.state(region) == RegionState::Unwritten || self.map.is_undecided(region) {
             return;
@@ -103,6 +114,27 @@ impl Array {
             self.persist.touch();
         }
         self.write_pages();
+    }
+
+    /// A shard's operation is about to build a part of a strip from others that do not agree; it
+    /// goes on when that is durable.
+    pub(crate) fn shard_undecided(&mut self, shard: ShardNo, op: u64, stripe: StripeNo) {
+        let (_, row) = self.geometry.row(stripe);
+        self.leave_undecided(self.geometry.region(row));
+        self.map.await_undecided(shard, op);
+    }
+
+    /// Answers what waits for undecided regions to be durable.
+    pub(crate) fn drive_undecided(&mut self) {
+        if self.stage == Stage::Failed {
+            // The view that says so ends the operations.
+            return drop(self.map.undecided_awaited());
+        }
+        if self.map.undecided_told() {
+            for (shard, op) in self.map.undecided_awaited() {
+                self.answer_list(shard, op, false);
+            }
+        }
     }
 
     /// Strips are built, or go: those of an undecided region that did not agree with the others may

@@ -33,7 +33,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use strake_format::*;
-use strake_parity::Code;
+use strake_parity::{Code, xor_into};
 
 use crate::array::metadata::bad_blocks::ListWaiter;
 use crate::array::{Array, Purpose, Stage};
@@ -101,6 +101,9 @@ pub(crate) struct Job {
     again: Columns,
     /// Columns that lie on two members, of which one was read.
     twice: Columns,
+    /// Columns that could not be read, and would be computed from strips that do not agree: they
+    /// stay as they are. The write leaves them alone.
+    unclear: Columns,
     outcomes: Vec<Outcome>,
 }
 
@@ -122,6 +125,7 @@ impl Job {
             heal: Columns::default(),
             again: Columns::default(),
             twice: Columns::default(),
+            unclear: Columns::default(),
             outcomes: Vec::new(),
         }
     }
@@ -555,7 +559,8 @@ impl Array {
                 let shape = self.geometry.columns(piece.stripe);
                 for (column, content) in outcome.columns.iter().enumerate() {
                     let (_, targets) = self.column_members(piece.stripe, column);
-                    if targets.len() < 2 && job.holds(column, piece, content) {
+                    let holds = targets.len() < 2 && job.holds(column, piece, content);
+                    if holds || job.unclear.has(column) {
                         continue;
                     }
                     let (k, mirrored) = (shape.k, self.geometry.mirrored());
@@ -598,6 +603,9 @@ impl Array {
 /// What becomes of each part of a piece; parts that need nothing are left out. `sector`: what a
 /// member may leave torn within a block.
 pub(crate) fn decide(code: &Code, job: &mut Job, block: u64, sector: u64) -> Vec<Outcome> {
+    if !canary::hit(Canary::BuiltDecided) {
+        job.unclear = recover::unclear(code, &job.piece, &job.columns);
+    }
     let piece = &job.piece;
     let width = job.columns.len();
     let mut outcomes: Vec<Outcome> = Vec::new();
@@ -683,16 +691,20 @@ fn settle(code: &Code, job: &Job, outcome: &mut Outcome, unit: u64) {
     let piece = &mut outcome.piece;
     piece.unit = unit;
     piece.sums = sums(piece, columns, unit as usize);
+    // What is left of the parities without W: what lies in U may have gone bad.
     let zeros = vec![0; len];
-    let untouched: Vec<&[u8]> = (0..k)
+    let written: Vec<&[u8]> = (0..k)
         .map(|c| match piece.written.has(c) {
-            true => &zeros[..],
-            false => &columns[c][..],
+            true => &columns[c][..],
+            false => &zeros[..],
         })
         .collect();
     let mut syndromes = vec![vec![0; len]; m];
     let mut outputs: Vec<&mut [u8]> = syndromes.iter_mut().map(Vec::as_mut_slice).collect();
-    code.generate(&untouched, &mut outputs);
+    code.generate(&written, &mut outputs);
+    for (syndrome, parity) in syndromes.iter_mut().zip(&columns[k..]) {
+        xor_into(syndrome, parity);
+    }
     piece.syndromes = syndromes.into_iter().map(Some).collect();
     let from = (piece.lo - job.piece.lo) as usize;
     let unread = |c: &usize| {

@@ -217,9 +217,9 @@ impl Phase {
         }
     }
 
-    /// It waits until records are retired.
-    pub(crate) fn retires(&self) -> bool {
-        matches!(self, Phase::Retiring)
+    /// It waits for the array, or until records are retired.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self, Phase::Retiring | Phase::List(_))
     }
 }
 
@@ -272,6 +272,9 @@ pub(crate) enum Answer {
     /// What is lost is durably on the list of unreadable blocks; then something else is written
     /// there.
     Listed,
+    /// The region is durably undecided; then what was computed from strips that do not agree is
+    /// computed again and written.
+    Undecided,
     /// What was written has durably left the list; then it is over.
     Unlisted,
 }

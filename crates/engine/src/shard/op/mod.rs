@@ -140,6 +140,8 @@ pub(crate) struct StripeOp {
     /// Columns that were rewritten after a media error.
     pub(crate) healed: Columns,
     pub(crate) again: Again,
+    /// The array was asked to leave its region undecided.
+    pub(crate) undecided: bool,
     /// How often its run was gone through again, or a verdict was waited for.
     pub(crate) rounds: u32,
     pub(crate) in_place: InPlace,
@@ -172,6 +174,7 @@ impl StripeOp {
             findings: Vec::new(),
             healed: Columns::default(),
             again: Again::Nothing,
+            undecided: false,
             rounds: 0,
             in_place: InPlace::default(),
             operation: None,
@@ -624,7 +627,7 @@ impl Shard {
                 self.compute_step(key, kind, &plan);
             }
         }
-        if self.ops.contains(key) && !self.ops[key].phase.retires() {
+        if self.ops.contains(key) && !self.ops[key].phase.waits() {
             self.end_without_writes(key);
         }
     }

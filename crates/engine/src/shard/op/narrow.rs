@@ -13,7 +13,7 @@
 //!   whole.
 //! * What is kept is no buffer of the pool: an operation that holds one never waits for another.
 //!
-//! Deliberately absent: a comparison of what is kept with what the others say (`scrub`), and
+//! Deliberately absent: a comparison of what is kept with what the others say (`scrub::judge`), and
 //! columns of which too many fail at once (`salvage`, block by block anyway).
 
 use crate::canary::{self, Canary};
@@ -58,6 +58,29 @@ impl StripeOp {
             Again::Narrow(narrow) => narrow,
             _ => unreachable!("a part is being read again"),
         }
+    }
+
+    /// Parts could be read of columns that could not be read as a whole.
+    pub(crate) fn has_kept(&self) -> bool {
+        matches!(&self.again, Again::Narrow(narrow) if !narrow.kept.is_empty())
+    }
+
+    /// The columns, beside those that were read as a whole, of which this block could be read, and
+    /// what they hold there; `lo`: bytes within the run.
+    pub(crate) fn kept_at(&self, lo: usize, len: usize) -> Vec<(usize, &[u8])> {
+        let Again::Narrow(narrow) = &self.again else {
+            return Vec::new();
+        };
+        let at = self.lo + lo as u64;
+        let held = |(column, from, bytes): &'_ (usize, u64, Vec<u8>)| {
+            let start = at.checked_sub(*from)? as usize;
+            let inside = start + len <= bytes.len() && self.columns[*column].is_none();
+            inside.then_some((*column, start))
+        };
+        let parts = narrow.kept.iter();
+        parts
+            .filter_map(|part| held(part).map(|(c, start)| (c, &part.2[start..start + len])))
+            .collect()
     }
 
     /// Lays over what was computed of a column what could be read of it.

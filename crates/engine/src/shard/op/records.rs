@@ -431,6 +431,8 @@ impl Shard {
             self.finish_op(key, Some(RequestError::Failed));
         } else if self.ops[key].salvages() {
             self.salvage_next(key);
+        } else if self.ops[key].undecided {
+            self.prepare(key);
         } else {
             self.ops[key].phase = Phase::writing();
             self.put_in_place(key);

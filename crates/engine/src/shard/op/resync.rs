@@ -117,7 +117,14 @@ impl Shard {
         let mut kept = Vec::new();
         let mut op = self.ops.take(key);
         if !computed.is_empty() {
+            let before = std::mem::take(&mut op.findings);
             kept = self.judge_sources(&mut op, lost, as_read);
+            if op.builds_unclear() {
+                op.findings = before;
+                self.ops.put_back(key, op);
+                return self.leave_undecided(key);
+            }
+            op.findings.extend(before);
             self.decode_into(&mut op, lost, computed);
         }
         op.healed = op.healed.with(heal);
@@ -148,16 +155,18 @@ impl Shard {
         let present = available(op.width, lost);
         let all = present.iter().all(|&c| op.columns[c].is_some());
         let blind = canary::hit(Canary::SourcesUnchecked);
-        if blind || !(all && self.checks_sources(op.stripe, lost)) {
+        let checks = match op.has_kept() {
+            true => self.synced(op.stripe),
+            false => self.checks_sources(op.stripe, lost),
+        };
+        if blind || !(all && checks) {
             return Vec::new();
         }
-        let locator = self.map.code(op.stripe).locator(&present);
-        let locator = locator.expect("k columns at least are there");
         // The region may have become trusted since the plan was made without that.
-        if op.bufs.len() < locator.syndromes() {
+        if op.bufs.len() < present.len() - op.k {
             return Vec::new();
         }
-        self.judge(op, &locator);
+        self.judge(op, lost);
         let is_named = |column: &usize| op.findings.iter().any(|f| f.corrupt.has(*column));
         let copy = |column: usize| {
             let read = op.columns[column].as_ref()?;

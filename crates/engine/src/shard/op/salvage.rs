@@ -65,6 +65,13 @@ impl StripeOp {
         matches!(self.again, Again::Salvage(_))
     }
 
+    /// What it has computed, or is about to, comes from strips that do not agree and none of which
+    /// can be named, and its region is not undecided yet.
+    pub(crate) fn builds_unclear(&self) -> bool {
+        let unclear = self.findings.iter().any(|found| found.corrupt.is_empty());
+        unclear && !self.undecided && !canary::hit(Canary::BuiltDecided)
+    }
+
     /// It is planned anew.
     pub(crate) fn end_salvage(&mut self) {
         if self.salvages() {
@@ -263,10 +270,16 @@ impl Shard {
         if !computed.is_empty() {
             if free.is_empty() {
                 // A strip that is named as corrupt is replaced in memory first. Where none can be
-                // named, the strips are used as they are: the operation could not go on without
-                // them.
+                // named, the strips are used as they are, in a region that is undecided: the
+                // operation could not go on without them.
                 let before = std::mem::take(&mut op.findings);
                 self.judge_sources(&mut op, lost, Columns::default());
+                if op.builds_unclear() {
+                    op.findings = before;
+                    self.ops.put_back(key, op);
+                    self.salvaging(key).todo.push((lo, hi));
+                    return self.leave_undecided(key);
+                }
                 self.keep_findings(&mut op, before, lo);
             }
             self.decode_into(&mut op, lost, computed.iter().copied().collect());
@@ -323,6 +336,17 @@ impl Shard {
         self.ask_for_list(key, true, parts);
     }
 
+    /// The array is asked to leave the region of an operation undecided, durably: what it is about
+    /// to write would agree with a strip that is wrong.
+    pub(crate) fn leave_undecided(&mut self, key: usize) {
+        let op = &mut self.ops[key];
+        op.undecided = true;
+        op.drop_buffers();
+        op.phase = Phase::List(Answer::Undecided);
+        let (op, stripe) = (key as u64, op.stripe);
+        self.out.say(FromShard::Undecided { op, stripe });
+    }
+
     // ---- the list ----------------------------------------------------------------------------
 
     fn ask_for_list(&mut self, key: usize, lost: bool, parts: Vec<StripPart>) {
@@ -353,8 +377,9 @@ impl Shard {
             Answer::Verdict => self.prepare(key),
             _ if full => self.finish_op(key, Some(RequestError::Unreadable)),
             // Other content is about to lie there.
-            Answer::Listed if !self.outlives_records(key) => {}
-            Answer::Listed => self.salvage_next(key),
+            Answer::Listed | Answer::Undecided if !self.outlives_records(key) => {}
+            Answer::Undecided if !self.ops[key].salvages() => self.prepare(key),
+            Answer::Listed | Answer::Undecided => self.salvage_next(key),
             Answer::Unlisted => self.finish_op(key, None),
         }
     }

@@ -17,7 +17,7 @@
 //! through (FUA), so that what a scrub reported as repaired stays so after a power cut. It needs no
 //! Dirty region: a torn repair leaves a strip that was corrupt before corrupt.
 
-use strake_parity::{Locator, Verdict};
+use strake_parity::Verdict;
 
 use crate::canary::{self, Canary};
 use crate::geometry::column_set::Columns;
@@ -44,9 +44,7 @@ impl Shard {
         let mut op = self.ops.take(key);
         let whole = lost.is_empty();
         if !(whole && self.agree(&op)) {
-            let present = available(width, lost);
-            let locator = self.map.code(op.stripe).locator(&present);
-            self.judge(&mut op, &locator.expect("the plan read k columns at least"));
+            self.judge(&mut op, lost);
         }
         let lies = !op.findings.is_empty();
         op.kind.note_inconsistent(lies);
@@ -85,8 +83,14 @@ impl Shard {
 
     /// Finds the pieces of what was read in which strips do not agree, and names the corrupt
     /// strips.
-    pub(crate) fn judge(&self, op: &mut StripeOp, locator: &Locator) {
+    pub(crate) fn judge(&self, op: &mut StripeOp, lost: Columns) {
+        if op.has_kept() {
+            return self.judge_blocks(op, lost);
+        }
         let block = self.map.geometry().block as usize;
+        let present = available(op.width, lost);
+        let locator = self.map.code(op.stripe).locator(&present);
+        let locator = locator.expect("the plan read k columns at least");
         let len = op.columns.iter().flatten().map(|column| column.len).next();
         let Some(len) = len.filter(|_| locator.syndromes() > 0) else {
             return;
@@ -118,6 +122,52 @@ impl Shard {
             }
         }
         op.bufs.extend(bufs);
+    }
+
+    /// The same where columns could be read in parts: each of them counts where it was read. What
+    /// only they name is not named: there are not enough others to compute what it should be.
+    fn judge_blocks(&self, op: &mut StripeOp, lost: Columns) {
+        let block = self.map.geometry().block as usize;
+        let present = available(op.width, lost);
+        let mends = present.len() > op.k;
+        let len = op.columns.iter().flatten().map(|column| column.len).next();
+        for lo in (0..len.unwrap_or(0)).step_by(block) {
+            let mut columns: Vec<Option<&[u8]>> = op
+                .columns
+                .iter()
+                .map(|column| column.as_ref().map(|slice| &slice.bytes()[lo..lo + block]))
+                .collect();
+            let mut here: Vec<usize> = present.iter().copied().collect();
+            for (column, bytes) in op.kept_at(lo, block) {
+                columns[column] = Some(bytes);
+                here.push(column);
+            }
+            here.sort_unstable();
+            let locator = self.map.code(op.stripe).locator(&here);
+            let locator = locator.expect("the plan read k columns at least");
+            let mut syndromes = vec![vec![0; block]; locator.syndromes()];
+            let mut outputs: Vec<&mut [u8]> = syndromes.iter_mut().map(|s| &mut s[..]).collect();
+            if outputs.is_empty() || locator.compute(&columns, &mut outputs) {
+                continue;
+            }
+            let syndromes: Vec<&[u8]> = syndromes.iter().map(|s| &s[..]).collect();
+            let corrupt = match locator.locate(&syndromes) {
+                Verdict::Consistent => continue,
+                Verdict::Lies(set) => Columns(set),
+                Verdict::Unclear => Columns::default(),
+            };
+            let named = mends && corrupt.each().all(|column| present.contains(&column));
+            let enough = present.len() >= op.k + corrupt.count();
+            let corrupt = match named && enough {
+                true => corrupt,
+                false => Columns::default(),
+            };
+            let hi = lo + block;
+            match op.findings.last_mut() {
+                Some(last) if last.hi == lo && last.corrupt == corrupt => last.hi = hi,
+                _ => op.findings.push(Found { lo, hi, corrupt }),
+            }
+        }
     }
 
     /// Puts the truth into the columns that were named, and into those that could not be read.

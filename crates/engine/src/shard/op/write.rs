@@ -18,7 +18,7 @@ use crate::shard::op::kind::{Coverages, Kind, Plan, WriteOp};
 use crate::shard::op::work::WritePiece;
 use crate::shard::op::{InPlace, Put, StripeOp};
 use crate::stripe::log_records::{NewContent, Written};
-use crate::stripe::write_plan::{Coverage, Facts, WritePlan};
+use crate::stripe::write_plan::{Coverage, Facts, WritePlan, available};
 use crate::stripe::write_plan::{Extra, Planned};
 use crate::units::StripeNo;
 
@@ -55,6 +55,12 @@ impl Shard {
             let decoder = self.map.decoder(op.stripe, lost, missing)?;
             decoder.sources().iter().for_each(|&c| wanted.add(c));
         }
+        // What cannot be read is rewritten: what it is computed from is checked.
+        let checks = plan == WritePlan::Decode && self.checks_mended(op, lost);
+        if checks {
+            let present = available(width, lost);
+            present.iter().for_each(|&c| wanted.add(c));
+        }
         let range = |c: usize| match (plan, coverage.get(c).copied().flatten()) {
             (WritePlan::ReadModifyWrite | WritePlan::Full, Some(v)) if c < k => (c, v.lo, v.hi),
             _ => (c, lo, hi),
@@ -77,7 +83,7 @@ impl Shard {
         };
         let extra = Extra {
             bytes: len,
-            count: written + more + logged,
+            count: written + more + logged + if checks { geometry.m } else { 0 },
         };
         Some((plan, reads, extra))
     }
@@ -93,6 +99,18 @@ impl Shard {
         let (k, lo, hi) = (op.k, op.lo, op.hi);
         op.in_place.fua = self.must_last(op.stripe, pieces);
         if plan.how == WritePlan::Decode {
+            op.findings.clear();
+            if self.checks_mended(&op, plan.lost) {
+                self.judge_sources(&mut op, plan.lost, Columns::default());
+            }
+            if op.builds_unclear() {
+                if let Kind::Write(write) = &mut op.kind {
+                    (write.asked.pieces, write.coverage) = (all_pieces, coverage);
+                }
+                self.ops.put_back(key, op);
+                return self.leave_undecided(key);
+            }
+            self.say_findings(&op, lo, ScrubMode::Check);
             let missing = missing_data(k, &coverage, plan.lost, lo, hi);
             self.decode_into(&mut op, plan.lost, missing);
         }
@@ -120,6 +138,13 @@ impl Shard {
         op.in_place.puts = puts;
         self.ops.put_back(key, op);
         self.carry_out(key, new);
+    }
+
+    /// It rewrites what it could not read, and redundancy is left by which to check what that is
+    /// computed from.
+    fn checks_mended(&self, op: &StripeOp, lost: Columns) -> bool {
+        let data = op.heal.each().any(|column| column < op.k);
+        data && self.checks_sources(op.stripe, lost)
     }
 
     /// What goes in place of a data column: what is written of it, or all of the run where it is

@@ -138,6 +138,11 @@ impl World {
         (first..first + count).for_each(|block| self.oracle.doubt(block));
     }
 
+    /// Nothing is demanded of this block until it is written again.
+    pub(crate) fn demand_nothing(&mut self, block: u64) {
+        self.oracle.undefine(block, 1);
+    }
+
     fn count_crash(&mut self, power: bool) {
         let looks = self.looks();
         let started = self.machines().started;
