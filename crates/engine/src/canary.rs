@@ -240,7 +240,7 @@ canaries! {
     RestAsItLies = "rest-as-it-lies",
     /// A region is called decided before its parity is durable.
     DecidedEarly = "decided-early",
-    /// What is computed from strips that do not agree is written in a region that is called decided.
+    /// What is computed from strips that do not agree is written in a region that is decided.
     BuiltDecided = "built-decided",
     /// Of a column of which a sector cannot be read all of the run is computed.
     RunComputed = "run-computed",

@@ -35,7 +35,9 @@ impl Array {
         self.drive_unreadable();
         self.drive_persist();
         self.drive_unreadable();
-        self.drive_undecided();
+        for (shard, op) in self.undecided_answered() {
+            self.answer_list(shard, op, false);
+        }
         self.replay_step();
         self.say_failed();
         self.drive_resumed();

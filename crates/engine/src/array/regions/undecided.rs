@@ -124,16 +124,15 @@ impl Array {
         self.map.await_undecided(shard, op);
     }
 
-    /// Answers what waits for undecided regions to be durable.
-    pub(crate) fn drive_undecided(&mut self) {
+    /// Operations that wait for undecided regions to be durable, and need not any more.
+    pub(crate) fn undecided_answered(&mut self) -> Vec<(ShardNo, u64)> {
         if self.stage == Stage::Failed {
             // The view that says so ends the operations.
-            return drop(self.map.undecided_awaited());
+            self.map.undecided_awaited();
         }
-        if self.map.undecided_told() {
-            for (shard, op) in self.map.undecided_awaited() {
-                self.answer_list(shard, op, false);
-            }
+        match self.map.undecided_told() {
+            true => self.map.undecided_awaited(),
+            false => Vec::new(),
         }
     }
 
