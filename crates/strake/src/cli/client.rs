@@ -126,7 +126,8 @@ impl Client {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(Failure::io(socket.display(), &error));
             }
-            Ok(false) | Err(_) => return Ok(None),
+            // What lies there is all that a command without a daemon knows.
+            Ok(false) | Err(_) => return dir.check().map(|()| None),
         }
         let runtime = crate::common::process::runtime()?;
         let connected = runtime
@@ -140,7 +141,7 @@ impl Client {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 Err(Failure::io(socket.display(), &e))
             }
-            Err(_) => Ok(None),
+            Err(_) => dir.check().map(|()| None),
         }
     }
     /// The daemon of this folder.

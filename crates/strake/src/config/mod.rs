@@ -258,6 +258,7 @@ fn not_taken(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn refused(text: &str) -> String {
         parse(Path::new("strake.toml"), text)

@@ -294,9 +294,15 @@ fn a_state_folder_behind_a_link_is_refused_before_anything_is_written() {
     for dir in [link.clone(), format!("{link}/")] {
         let mut command = rig.command();
         command.env("STRAKE_DIR", &dir);
-        command.args(["--json", "create", "data", "--level", "1", "--shards", "2"]);
+        command.args(["--json", "create", "data", "--level", "1"]);
         let run = rig.run_command(command.args(&files));
         run.refused(4, "state-dir-not-ours");
+        for args in [&["scan"][..], &["destroy", "data", "-y"], &["events"]] {
+            let mut command = rig.command();
+            command.env("STRAKE_DIR", &dir).arg("--json").args(args);
+            rig.run_command(&mut command)
+                .refused(4, "state-dir-not-ours");
+        }
         for file in &files {
             assert!(rig::bytes(file).iter().all(|&byte| byte == 0), "{file}");
         }

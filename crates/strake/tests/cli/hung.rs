@@ -352,7 +352,7 @@ fn a_state_folder_that_hangs_holds_up_no_command() {
     let (a, b) = (rig.files_called("a", 2), rig.files_called("b", 2));
     rig.start_daemon();
     rig.create("a", "1", &["--export", "none"], &a).ok();
-    rig.create("b", "1", &["--export", "none"], &b).ok();
+    rig.create("b", "1", &["--export", "nbd"], &b).ok();
     rig.create("c", "1", &["--export", "none"], &rig.files_called("c", 2))
         .ok();
     within(&rig, 60, &["stop", "c"]).ok();
@@ -373,6 +373,35 @@ fn a_state_folder_that_hangs_holds_up_no_command() {
     within(&rig, 40, &["set", "a", "memory_limit=1G"]).ok();
     within(&rig, 60, &["start", "b", "--export", "none"]).ok();
     rig.stop_daemon();
+}
+
+/// Such a device was waited for, and the change was under way for all that time.
+#[test]
+fn a_daemon_refuses_devices_that_hang_and_goes_on_with_others() {
+    if !rig::is_root() {
+        return rig::skipped("only root can freeze a file system");
+    }
+    let mut rig = Rig::new();
+    let d = rig.files(4);
+    rig.start_daemon();
+    rig.create("old", "1", &["--export", "none"], &d[2..4]).ok();
+    within(&rig, 60, &["stop", "old"]).ok();
+    let Some(hung) = HungDevice::new(&rig) else {
+        return;
+    };
+    let path = hung.path.as_str();
+    let of_it: [&[&str]; 4] = [
+        &["create", "n", "--level", "1", &d[0], path],
+        &["drive", "clean", "-y", path],
+        &["start", "other", path],
+        &["import", "other", path],
+    ];
+    for (run, args) in all_within(&rig, 60, &of_it).into_iter().zip(of_it) {
+        assert!(run.err.contains("device-silent"), "{args:?}: {run:?}");
+        assert_eq!(run.code, 4, "{args:?}: {run:?}");
+    }
+    within(&rig, 60, &["create", "n", "--level", "1", &d[0], &d[1]]).ok();
+    within(&rig, 60, &["drive", "clean", "-y", &d[2]]).ok();
 }
 
 /// All pools had one key, which was held as long as a device of one of them did not answer.

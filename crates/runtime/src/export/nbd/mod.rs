@@ -24,6 +24,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -35,7 +37,9 @@ use crate::memory::budget::check_descriptors_for_client;
 
 /// Connections at once; each may hold as much memory as `connection` says.
 const CONNECTIONS_MAX: usize = 32;
-/// How long a stop waits for clients to read their answers.
+/// How long a file system is waited for.
+const FILES_PATIENCE: Duration = Duration::from_secs(15);
+/// How long a stop waits for its socket's file system, and for clients to read their answers.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The server of one array.
@@ -46,7 +50,7 @@ pub(crate) struct Server {
 }
 
 /// A socket, and where it has its name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Bound {
     path: PathBuf,
     /// Device and inode of the socket's file.
@@ -131,7 +135,7 @@ impl Server {
     /// Listens on `socket`.
     pub(crate) fn start(socket: &Path, target: Target) -> io::Result<Server> {
         let shared = Arc::new(Shared {
-            bound: Mutex::new(listen(socket)?),
+            bound: Mutex::new(bind(socket)?),
             target: Mutex::new(Arc::new(target)),
             state: Mutex::default(),
             ended: Condvar::new(),
@@ -157,18 +161,22 @@ impl Server {
 
     /// Listens again where the socket's file was removed or replaced. Open connections stay.
     pub(crate) fn listen_again(&self) -> io::Result<()> {
-        let mut bound = self.shared.bound();
-        if bound.is_there() {
+        let bound = self.shared.bound().clone();
+        let again = in_time(FILES_PATIENCE, move |_| {
+            if bound.is_there() {
+                return Ok(None);
+            }
+            if let Some(folder) = bound.path.parent() {
+                use std::os::unix::fs::DirBuilderExt;
+                let mut make = std::fs::DirBuilder::new();
+                make.recursive(true).mode(0o700).create(folder)?;
+            }
+            listen(&bound.path).map(Some)
+        })?;
+        let Some(again) = again else {
             return Ok(());
-        }
-        if let Some(folder) = bound.path.parent() {
-            use std::os::unix::fs::DirBuilderExt;
-            let mut make = std::fs::DirBuilder::new();
-            make.recursive(true).mode(0o700).create(folder)?;
-        }
-        let again = listen(&bound.path)?;
-        let before = std::mem::replace(&mut *bound, again);
-        drop(bound);
+        };
+        let before = std::mem::replace(&mut *self.shared.bound(), again);
         // The thread that accepts wakes up and finds the new one.
         let _ = rustix::net::shutdown(before.listener.as_fd(), rustix::net::Shutdown::Both);
         Ok(())
@@ -176,10 +184,15 @@ impl Server {
 
     /// Listens at another path and under another name from now on. Open connections stay.
     pub(crate) fn rename(&self, name: &str, socket: &Path) -> io::Result<()> {
-        let mut bound = self.shared.bound();
-        std::fs::rename(&bound.path, socket)?;
-        socket.clone_into(&mut bound.path);
-        drop(bound);
+        let (from, to) = (self.socket(), socket.to_owned());
+        in_time(FILES_PATIENCE, move |given_up| {
+            std::fs::rename(&from, &to)?;
+            match given_up.load(Ordering::SeqCst) {
+                true => std::fs::rename(&to, &from),
+                false => Ok(()),
+            }
+        })?;
+        socket.clone_into(&mut self.shared.bound().path);
         let mut target = self.shared.target();
         let renamed = Target {
             name: name.to_owned(),
@@ -200,14 +213,14 @@ impl Server {
     }
 
     fn end(self, patience: Duration) {
-        let listener = {
-            let bound = self.shared.bound();
+        let bound = self.shared.bound().clone();
+        let listener = Arc::clone(&bound.listener);
+        // A file that stays is replaced by the next that listens there.
+        let _ = in_time(STOP_PATIENCE, move |_| match bound.is_there() {
+            true => std::fs::remove_file(&bound.path),
             // Another process may listen there by now.
-            if bound.is_there() {
-                let _ = std::fs::remove_file(&bound.path);
-            }
-            Arc::clone(&bound.listener)
-        };
+            false => Ok(()),
+        });
         let mut state = self.shared.state();
         state.stopping = true;
         // Readers see the end of their requests and finish what they have begun.
@@ -234,6 +247,35 @@ impl Server {
             let _ = open.stream.shutdown(Shutdown::Both);
         }
     }
+}
+
+/// Binds the socket, unless its file system hangs.
+fn bind(socket: &Path) -> io::Result<Bound> {
+    let socket = socket.to_owned();
+    in_time(FILES_PATIENCE, move |_| listen(&socket))
+}
+
+/// Does something to files that may hang, on a thread of its own; it is told when nothing waits for
+/// it any more.
+fn in_time<T: Send + 'static>(
+    patience: Duration,
+    change: impl FnOnce(&AtomicBool) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (sender, receiver) = channel();
+    let given_up = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&given_up);
+    std::thread::Builder::new()
+        .name("strake-nbd-file".into())
+        .spawn(move || {
+            // Nothing waits any more for what comes too late.
+            let _ = sender.send(change(&seen));
+        })?;
+    receiver.recv_timeout(patience).unwrap_or_else(|_| {
+        given_up.store(true, Ordering::SeqCst);
+        let seconds = patience.as_secs();
+        let why = format!("its file system has not answered for {seconds} seconds");
+        Err(io::Error::new(io::ErrorKind::TimedOut, why))
+    })
 }
 
 /// Binds the socket. A socket file without a listener is removed: it is not in use.

@@ -300,8 +300,8 @@ impl Service {
         placement.export.clone_from(&request.export);
         pools::check_named(&self.pools(), request.pool.as_deref())?;
         strake_runtime::check_io_uring()?;
-        self.none_in_service(&request.all_devices())?;
         find::answering(&self.looks, &request.all_devices())?;
+        self.none_in_service(&request.all_devices())?;
         let name = request.name.clone();
         let names = self.names();
         if !request.dry_run {
@@ -422,6 +422,7 @@ impl Service {
         if let Some(running) = self.find_serving(name) {
             return running.json().map(|array| self.placed(array));
         }
+        find::answering(&self.looks, &request.devices)?;
         let found = find::pick(self.scan(&request.devices), name)?;
         let keys = vec![found.uuid.to_string(), found.name().to_string()];
         let _change = self.changes.begin(keys)?;

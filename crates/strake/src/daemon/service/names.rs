@@ -179,6 +179,7 @@ impl Service {
                 _ => running.json().map(|array| self.placed(array)),
             };
         }
+        find::answering(&self.looks, &request.devices)?;
         let mut all = self.scan(&request.devices);
         let found = find::pick(all.clone(), array)?;
         if !request.devices.is_empty() {

@@ -31,20 +31,19 @@ use crate::drives::machine::sysfs;
 use crate::drives::safety;
 use crate::view::shown_member;
 
-/// The key of a change that wipes devices of no array in service.
-const CLEANING: &str = "clean/";
-
 impl Service {
     /// Wipes what Strake left on devices that no array in service uses.
     pub(crate) fn clean(&self, request: &CleanRequest) -> Result<CleanedJson, Failure> {
-        let _change = self.changes.begin(vec![CLEANING.to_owned()])?;
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
+        let keys = paths.iter().map(|path| path.display().to_string());
+        let _change = self.changes.begin(keys.collect())?;
         for running in self.all_running() {
             if let Some(path) = paths.iter().find(|path| running.serves(path)) {
                 let found = format!("{} is in service in {}", path.display(), running.name());
                 return Err(Failure::new(Code::MemberInUse, found));
             }
         }
+        find::answering(&self.looks, &paths)?;
         self.none_in_service(&paths)?;
         let running = self.uuids_running();
         let not_expected = |arrays: &BTreeSet<ArrayUuid>| {

@@ -187,7 +187,8 @@ impl Dir {
         };
         let stat = fstat(&folder).map_err(|error| Failure::io(shown, &error.into()))?;
         let own = rustix::process::geteuid().as_raw();
-        if stat.st_uid != own {
+        // What root keeps there is believed by every user.
+        if stat.st_uid != own && stat.st_uid != 0 {
             return refused(format!(
                 "{} is owned by user {}, not by user {own}",
                 dir.display(),
@@ -282,12 +283,13 @@ impl Dir {
     /// Takes the lock; a daemon that is just dying gets two seconds to let go.
     pub(crate) fn lock(&self) -> Result<DirLock, Failure> {
         let path = self.lock_file();
-        let nofollow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+        // A FIFO would be waited for.
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
         let file = File::options()
             .create(true)
             .truncate(false)
             .write(true)
-            .custom_flags(nofollow)
+            .custom_flags(flags.bits() as i32)
             .open(&path)
             .map_err(|e| Failure::io(path.display(), &e))?;
         let give_up = Instant::now() + Duration::from_secs(2);
