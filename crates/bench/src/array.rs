@@ -196,7 +196,7 @@ impl Subjected {
         }
         let info = device.info();
         let new = NewDevice {
-            device: self.serving.attach(device),
+            device: self.serving.attach(device)?,
             info,
             member: member_uuid(self.made),
         };

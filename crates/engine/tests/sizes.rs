@@ -1,11 +1,15 @@
 //! Arrays that a block device could not have as many bytes as: refused by name, whatever asks for
 //! them.
 
-use strake_engine::create::{CreateError, CreateSpec, Definition, Init, plan};
+use std::sync::Arc;
+
+use strake_engine::create::{CreateError, CreatePlan, CreateSpec, Definition, Init, plan};
 use strake_engine::event::*;
 use strake_engine::limits::{self, Joining, Shards};
 use strake_engine::restore::{self, RestoreError, RestoreSpec, Told};
+use strake_engine::units::{CommandId, DeviceId, ShardNo, Time};
 use strake_engine::volumes::{self, Ground, VolumeError};
+use strake_engine::{Array, HedgeRules, Pool, Shard, StartOptions};
 use strake_format::*;
 
 fn info(bytes: u64) -> DeviceInfo {
@@ -85,6 +89,119 @@ fn what_is_just_small_enough_is_made_and_one_column_more_is_refused() {
     let joins = limits::may_join(superblock, &devices, joining, shards);
     let refused = matches!(joins, Err(CommandError::ArrayTooLarge { .. }));
     assert!(refused, "{joins:?}");
+}
+
+/// A new array, and its only shard, over members that keep nothing.
+struct Served {
+    array: Array,
+    shard: Shard,
+}
+
+fn found(made: &CreatePlan, at: usize, info: DeviceInfo) -> Found {
+    let superblock = made.superblocks[at].clone();
+    let written = |offset: u64| {
+        let mut writes = made.writes[at].iter();
+        let write = writes.find(|(first, _)| *first == offset);
+        write.map(|(_, bytes)| &bytes[..]).unwrap_or_default()
+    };
+    let page = |page| {
+        let read = |sequence| {
+            let offset = region_map::place(&superblock.layout, page, sequence);
+            MapPage::decode(written(offset), offset)
+        };
+        region_map::newest(read(0), read(1))
+    };
+    let lists = unreadable::places(&superblock.layout);
+    Found {
+        device: DeviceId(at as u32),
+        info,
+        copy_to_replace: 0,
+        emptied: None,
+        map: (0..superblock.layout.map_pages).map(page).collect(),
+        map_whole: Vec::new(),
+        unreadable: lists.map(|at| UnreadableList::decode(written(at), at).ok()),
+        log: Vec::new(),
+        superblock,
+    }
+}
+
+impl Served {
+    fn new(spec: &CreateSpec) -> Served {
+        let made = plan(spec).expect("it fits");
+        let members = spec.members.iter().enumerate();
+        let found = members.map(|(at, (info, _))| found(&made, at, *info));
+        let options = StartOptions {
+            fold: true,
+            shards: 1,
+            force: false,
+            clean_after_ms: 5000,
+            hedging: HedgeRules::default(),
+            window_bytes: 4 << 20,
+            unix_s: 0,
+        };
+        let mut array = Array::assemble(found.collect(), &options).expect("it starts");
+        let setup = array.setup();
+        let pool = Pool::new(&limits::stock(&Arc::clone(&setup.geometry), 64 << 20));
+        let shard = Shard::new(ShardNo(0), 1, setup, pool);
+        array.start(Time(0));
+        let mut served = Served { array, shard };
+        served.rest();
+        served
+    }
+
+    /// Carries out effects until there are none; the answers to commands.
+    fn rest(&mut self) -> Vec<Result<Changed, CommandError>> {
+        let mut answers = Vec::new();
+        let done = |io: MemberIo| Completion {
+            io: io.io,
+            result: Ok(()),
+            buf: None,
+        };
+        loop {
+            match (self.array.poll(), self.shard.poll()) {
+                (None, None) => return answers,
+                (array, shard) => {
+                    match array {
+                        Some(ArrayOutput::Io(io)) => self.array.complete(Time(0), done(io)),
+                        Some(ArrayOutput::Message(_, message)) => {
+                            self.shard.message(Time(0), message);
+                        }
+                        Some(ArrayOutput::Done { result, .. }) => answers.push(result),
+                        _ => {}
+                    }
+                    match shard {
+                        Some(ShardOutput::Io(io)) => self.shard.complete(Time(0), done(io)),
+                        Some(ShardOutput::Message(message)) => {
+                            self.array.message(Time(0), ShardNo(0), message);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn growth_beyond_what_a_block_device_can_have_is_refused_and_changes_nothing() {
+    let mut served = Served::new(&spec(Level::Raid5, None, 3, 1 << 61));
+    let before = served.array.geometry().size();
+    let grow = |bytes| Command::Grow((0..3).map(|at| (DeviceId(at), bytes)).collect());
+    // Two data columns: what superblocks and logs take leaves these below 2^63.
+    let fits = served.array.preflight(&grow(1 << 62));
+    assert_eq!(fits, Ok(()));
+    for bytes in [(1 << 62) + (1 << 40), (1 << 63) - 4096, u64::MAX - 4095] {
+        let refused = served.array.preflight(&grow(bytes));
+        let large = matches!(refused, Err(CommandError::ArrayTooLarge { .. }));
+        assert!(large, "{bytes} bytes: {refused:?}");
+        served.array.command(Time(0), CommandId(bytes), grow(bytes));
+        let answers = served.rest();
+        assert!(
+            matches!(answers[..], [Err(CommandError::ArrayTooLarge { .. })]),
+            "{bytes} bytes: {answers:?}"
+        );
+        assert_eq!(served.array.geometry().size(), before);
+    }
 }
 
 #[test]

@@ -204,6 +204,14 @@ pub enum Past {
         /// The first generation that the member cannot have.
         first: Generation,
     },
+    /// It is either of what it was last and of another past: it was put out so many generations
+    /// after the last that it is known to have had that the table cannot say how many.
+    Unclear {
+        /// What it has.
+        has: Generation,
+        /// It was out from this generation on, or from a later one.
+        first: Generation,
+    },
 }
 
 /// See [`Past`]: `own` as a table knows it, which is that of a running array, or of the authority.
@@ -225,6 +233,8 @@ pub fn past(own: &Superblock, table: &Superblock) -> Past {
     } else if has < known.heard {
         let heard = known.heard;
         Past::Older { has, heard }
+    } else if known.gap == u8::MAX && has >= first && row.is_some_and(|r| own.epoch < r.since) {
+        Past::Unclear { has, first }
     } else if known.gap > 0 && has >= first {
         Past::Other { has, first }
     } else {

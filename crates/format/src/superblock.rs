@@ -93,8 +93,8 @@ pub struct SlotRecord {
 pub struct Known {
     /// Both copies of this generation were durable on the member when the table was written.
     pub heard: Generation,
-    /// Of a member that is out: so much newer than `heard` is the first generation that says so, or
-    /// more. What the member itself has is older than that.
+    /// Of a member that is out: so much newer than `heard` is the first generation that says so
+    /// (255: or more). What the member itself has is older than that.
     pub gap: u8,
 }
 

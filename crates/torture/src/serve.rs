@@ -115,7 +115,7 @@ fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<Strin
         let device = Device::open(Path::new(path), OpenMode::Member)?;
         let info = device.info();
         let member = MemberUuid(uuid.parse::<u128>()?.to_be_bytes());
-        let device = serving.attach(device);
+        let device = serving.attach(device)?;
         attached.push(device);
         Ok(NewDevice {
             device,

@@ -225,7 +225,7 @@ impl Earlier {
     pub(crate) fn last_sequence(self) -> u64 {
         match self.safe {
             true => self.sequence,
-            false => self.sequence + 1,
+            false => self.sequence.saturating_add(1),
         }
     }
 }

@@ -60,6 +60,7 @@ impl Aside {
     pub fn cause(self) -> OutCause {
         match self {
             Aside::Missed { .. } | Aside::MapDamaged { .. } => OutCause::Stale,
+            Aside::Past(Past::Unclear { .. }) => OutCause::Stale,
             Aside::Past(_) | Aside::OlderMap { .. } => OutCause::OlderImage,
             Aside::Emptied { .. } => OutCause::Emptied,
             Aside::BlockSize { .. } | Aside::TooSmall { .. } => OutCause::Unfit,
@@ -79,6 +80,11 @@ impl fmt::Display for Aside {
                 f,
                 "is of a life that the array does not know: it has generation {has}, and was out \
                  from {first} on"
+            ),
+            Aside::Past(Past::Unclear { has, first }) => write!(
+                f,
+                "cannot be told from one of another life of the array: it has generation {has}, \
+                 and was out from {first}, or a later one, on"
             ),
             Aside::Past(Past::Last) => f.write_str("is what it was last"),
             Aside::OlderMap { page, has, had } => write!(

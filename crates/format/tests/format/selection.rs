@@ -509,3 +509,47 @@ fn an_older_epoch_with_as_new_a_generation_is_of_another_past() {
     own.epoch = table.epoch;
     assert_eq!(past(&own, &table), Past::Last);
 }
+
+/// A member came back after many generations, and was lost again before it was known to have the
+/// superblocks of its return: how far it had come does not fit into its row. It was taken for one
+/// that had served on apart.
+#[test]
+fn a_gap_that_does_not_fit_its_row_makes_no_split_brain() {
+    let found = three(Level::Raid5);
+    let mut table = change(&found[0], 2, SlotState::Missing);
+    let mut own = found[2].clone();
+    let heard = Generation(10);
+    table.generation = Generation(9000);
+    table.slots[2].kept = true;
+    let at = |table: &mut Superblock, first: u64| {
+        table.slots[2].known = Known::heard(heard).until(Generation(first));
+    };
+    // It fits: what the member has is what it had last, or of another past.
+    for first in [11, 264] {
+        at(&mut table, first);
+        let first = Generation(first);
+        own.generation = first;
+        let has = first;
+        assert_eq!(past(&own, &table), Past::Other { has, first });
+        assert_eq!(returns(&own, &table), Returns::SplitBrain);
+        own.generation = Generation(first.0 - 1);
+        assert_eq!(past(&own, &table), Past::Last);
+        assert_eq!(returns(&own, &table), Returns::Kept(Slot(2)));
+    }
+    // It does not.
+    let first = Generation(265);
+    for out_from in [265, 266, 8001] {
+        at(&mut table, out_from);
+        own.generation = Generation(264);
+        assert_eq!(past(&own, &table), Past::Last);
+        for has in [265, 300, 8000].map(Generation) {
+            own.generation = has;
+            assert_eq!(past(&own, &table), Past::Unclear { has, first });
+            assert_eq!(returns(&own, &table), Returns::Afresh);
+        }
+    }
+    // With the epoch in which it was put out it has seen what it cannot have seen.
+    own.epoch = table.slots[2].since;
+    let has = own.generation;
+    assert_eq!(past(&own, &table), Past::Other { has, first });
+}

@@ -104,6 +104,9 @@ pub enum DeviceError {
     /// Neither a block device nor a regular file.
     #[error("{0}: neither a block device nor a regular file")]
     Kind(PathBuf),
+    /// The array has had 2^32 - 1 devices since it was started.
+    #[error("{0}: the array has had too many devices since it was started to number another")]
+    NoNumber(PathBuf),
     /// An I/O failed.
     #[error("{path}: {action}: {source}")]
     Io {

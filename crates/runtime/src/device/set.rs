@@ -1,7 +1,8 @@
 //! The devices of an array: numbered once, open until released.
 //!
 //! Invariant: a number is never given twice, so a late answer of one device is never taken for
-//! another's. Deliberately absent: what a device is to the array (the engine knows).
+//! another's. A device for which there is no number left is refused. Deliberately absent: what a
+//! device is to the array (the engine knows).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use strake_engine::units::DeviceId;
 
-use crate::device::Device;
+use crate::device::{Device, DeviceError};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -18,8 +19,10 @@ pub(crate) struct Devices(Mutex<Table>);
 #[derive(Debug, Default)]
 struct Table {
     open: BTreeMap<DeviceId, Arc<Device>>,
+    /// The number of the next device.
+    next: u32,
     /// Kept after release: events still name them.
-    paths: Vec<PathBuf>,
+    paths: BTreeMap<DeviceId, PathBuf>,
     /// Of what was released: why, if an I/O said so.
     errnos: BTreeMap<DeviceId, i32>,
 }
@@ -32,12 +35,19 @@ impl Devices {
     }
 
     /// Numbers a device.
-    pub(crate) fn add(&self, device: Device) -> DeviceId {
+    ///
+    /// # Errors
+    /// No number is left: the device is closed.
+    pub(crate) fn add(&self, device: Device) -> Result<DeviceId, DeviceError> {
         let mut table = self.table();
-        let id = DeviceId(u32::try_from(table.paths.len()).expect("fewer than 2^32 devices"));
-        table.paths.push(device.path().to_owned());
+        let path = device.path().to_owned();
+        let Some(next) = table.next.checked_add(1) else {
+            return Err(DeviceError::NoNumber(path));
+        };
+        let id = DeviceId(std::mem::replace(&mut table.next, next));
+        table.paths.insert(id, path);
         table.open.insert(id, Arc::new(device));
-        id
+        Ok(id)
     }
 
     /// A device that is open.
@@ -73,6 +83,35 @@ impl Devices {
 
     /// The path of a device, open or not.
     pub(crate) fn path(&self, id: DeviceId) -> Option<PathBuf> {
-        self.table().paths.get(id.0 as usize).cloned()
+        self.table().paths.get(&id).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::OpenMode;
+
+    #[test]
+    fn a_device_without_a_number_is_refused_by_name_and_closed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let open = |name: &str| {
+            let path = dir.path().join(name);
+            let file = std::fs::File::create(&path).expect("a file");
+            file.set_len(1 << 20).expect("a size");
+            Device::open(&path, OpenMode::Member).expect("it opens")
+        };
+        let devices = Devices::default();
+        devices.table().next = u32::MAX - 1;
+        let last = devices.add(open("last")).expect("it has a number");
+        assert_eq!(last, DeviceId(u32::MAX - 1));
+        for _ in 0..2 {
+            let refused = devices.add(open("one-more"));
+            assert!(
+                matches!(refused, Err(DeviceError::NoNumber(path)) if path.ends_with("one-more"))
+            );
+        }
+        assert_eq!(devices.path(last), Some(dir.path().join("last")));
+        assert_eq!(devices.all().len(), 1);
     }
 }

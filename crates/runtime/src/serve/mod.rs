@@ -170,7 +170,7 @@ fn prepare(mut config: ServeConfig) -> Result<Prepared, ServeError> {
         image.superblock.name.as_str().clone_into(&mut name);
         tag = ublk::UblkDevices::tag(&image.superblock.array.0);
         let info = device.info();
-        all.push(found(devices.add(device), info, image));
+        all.push(found(devices.add(device)?, info, image));
     }
     read_logs(&devices, &mut all);
     // A member that was away may tell of another policy.
@@ -398,10 +398,13 @@ impl Serving {
 
     /// Numbers a device and hands it over, for use in a [`Command::Add`] or [`Command::Replace`].
     /// If the command is refused, hand it back with [`Serving::detach`].
-    pub fn attach(&self, device: Device) -> DeviceId {
-        let id = self.devices.add(device);
+    ///
+    /// # Errors
+    /// No number is left.
+    pub fn attach(&self, device: Device) -> Result<DeviceId, DeviceError> {
+        let id = self.devices.add(device)?;
         self.threads.peers.array().post(Mail::Watch(id));
-        id
+        Ok(id)
     }
 
     /// Closes a device that was attached and that the array does not use.

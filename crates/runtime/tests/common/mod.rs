@@ -195,7 +195,7 @@ pub(crate) fn new_device(serving: &Serving, path: &Path, bytes: u64, identity: u
     let device = Device::open(path, OpenMode::Member).expect("opens");
     let info = device.info();
     NewDevice {
-        device: serving.attach(device),
+        device: serving.attach(device).expect("it has a number"),
         info,
         member: MemberUuid([identity; 16]),
     }

@@ -26,7 +26,7 @@ fn cut_off(level: &str, members: u8, seed: u64) -> Option<Scenario> {
 }
 
 /// A write of data or parity is on its way.
-fn writes_data(array: &Scenario) -> bool {
+pub(crate) fn writes_data(array: &Scenario) -> bool {
     let data_offset = array.world.superblock().layout.data_offset;
     let drives = array.world.drives().iter();
     let mut kinds = drives.flat_map(|drive| drive.ssd().kinds());

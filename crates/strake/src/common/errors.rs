@@ -342,6 +342,9 @@ catalogue! {
     /// A counter on the members ends.
     CounterExhausted, "counter-exhausted", Refused,
         "nothing was written: strake examine DEV shows the counter; copy the data to a new array";
+    /// Too many devices in one session.
+    DeviceNumbers, "device-numbers-exhausted", Refused,
+        "strake stop NAME, then strake start NAME: devices are numbered anew then";
     /// Would fail the array.
     WouldFail, "would-fail", Refused,
         "wait for the rebuild, or strake add NAME DEV for one: strake show NAME tells which \
@@ -552,6 +555,7 @@ impl From<DeviceError> for Failure {
             DeviceError::ReadOnly(_) => Code::DeviceReadOnly,
             DeviceError::Busy(_) => Code::DeviceBusy,
             DeviceError::Kind(_) => Code::DeviceKind,
+            DeviceError::NoNumber(_) => Code::DeviceNumbers,
             DeviceError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 Code::NoSpace
             }

@@ -723,6 +723,7 @@ pub(crate) fn is_unread(error: &DeviceError) -> bool {
         | DeviceError::NotFound(_)
         | DeviceError::ReadOnly(_)
         | DeviceError::Kind(_)
+        | DeviceError::NoNumber(_)
         | DeviceError::NotStrake(_)
         | DeviceError::Shrunk { .. }
         | DeviceError::Damaged { .. } => false,

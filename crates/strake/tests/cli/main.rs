@@ -36,6 +36,7 @@ mod metrics;
 mod missing;
 mod names;
 mod notes;
+mod numbers;
 mod past;
 mod plan;
 mod pools;

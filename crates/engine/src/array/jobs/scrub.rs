@@ -274,11 +274,18 @@ impl Array {
         };
         scrub.at = done.end;
         scrub.progress.worked += bytes;
-        scrub.found.inconsistent += done.outcome.inconsistent;
-        if done.kind == StepKind::Scrub(scrub.mode) {
-            scrub.found.located += done.outcome.located;
+        let located = match done.kind == StepKind::Scrub(scrub.mode) {
+            true => done.outcome.located,
+            false => 0,
+        };
+        let found = &mut scrub.found;
+        for (count, more) in [
+            (&mut found.inconsistent, done.outcome.inconsistent),
+            (&mut found.located, located),
+            (&mut found.unreadable, done.outcome.unreadable),
+        ] {
+            *count = count.saturating_add(more);
         }
-        scrub.found.unreadable += done.outcome.unreadable;
         let halts = scrub.mode == ScrubMode::Halt && done.outcome.inconsistent > 0;
         let at_work = !scrub.paused;
         scrub.paused |= halts;

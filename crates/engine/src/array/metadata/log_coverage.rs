@@ -43,7 +43,7 @@ use crate::array::metadata::superblocks::SuperblockWaiter;
 use crate::array::reshape::Reshape;
 use crate::array::{Array, Purpose, Stage};
 use crate::canary::{self, Canary};
-use crate::log::sequence::NUMBERS_END;
+use crate::log::sequence::{NUMBERS_END, NUMBERS_SHORT};
 use crate::proto::*;
 use crate::units::*;
 
@@ -103,6 +103,11 @@ impl LogCoverage {
     /// No base can follow.
     pub(crate) fn ended(&self) -> bool {
         self.used() >= NUMBERS_END
+    }
+
+    /// There are numbers for the records of a replay, which does not need a base.
+    pub(crate) fn may_replay(&self) -> bool {
+        self.log_from < NUMBERS_SHORT
     }
 
     /// A shard has given out numbers below this.

@@ -260,10 +260,6 @@ fn believe(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> Bel
     // The next version must differ in number from every copy that it goes beside.
     let generations = used.iter().map(|&i| found[i].superblock.generation);
     sb.generation = generations.fold(sb.generation, Ord::max);
-    for (slot, _) in &gone {
-        let row = &mut sb.slots[slot.index()];
-        row.known = row.known.until(sb.generation.next());
-    }
     Believed {
         sb,
         slots,
@@ -549,7 +545,8 @@ fn believed_logs<'a>(
 /// Above every number of an operation that these logs hold, or held: what is retired was dropped
 /// where they were read.
 fn highest(logs: &[(Slot, &LogBatch)]) -> u64 {
-    let kept = |batch: &LogBatch| batch.records.iter().map(|r| r.operation + 1).max();
+    let above = |record: &LogRecord| record.operation.saturating_add(1);
+    let kept = |batch: &LogBatch| batch.records.iter().map(above).max();
     let numbers = logs
         .iter()
         .map(|(_, batch)| kept(batch).unwrap_or(0).max(batch.retired_before));
@@ -674,6 +671,7 @@ const COUNTER_END: u64 = u64::MAX - (1 << 48);
 /// The same of generations, of which [`Known`] notes so many: a thousand a second for two years.
 const GENERATION_END: u64 = Known::HEARD_MAX - (1 << 36);
 const GENERATION: &str = "the generation of the superblocks";
+const RECOVERIES: &str = "the sequence of recoveries of the stripe log";
 
 /// Nothing starts that would make a counter wrap.
 fn counts_on(counters: &[(&'static str, u64)]) -> Result<(), StartError> {
@@ -706,6 +704,12 @@ impl Array {
             returned,
             used,
         } = believe(&found, &selection, &had, options.fold);
+        // That of a spare may be higher than the authority's.
+        counts_on(&[(GENERATION, sb.generation.0)])?;
+        for (slot, _) in &gone {
+            let row = &mut sb.slots[slot.index()];
+            row.known = row.known.until(sb.generation.next());
+        }
         let folded = sb.strip_bytes != found[selection.authority].superblock.strip_bytes;
         // It may have a table of its own that gives it a slot, which differs from that of an array
         // that went on without it only if that array has another epoch.
@@ -749,7 +753,10 @@ impl Array {
         if crate::log::layout::shards_for(&sb, options.shards) != options.shards {
             return Err(StartError::LogTooSmall(options.shards));
         }
-        let covered = unclean && sb.covered;
+        let seen = crate::log::scan::is_read(&sb).then(|| highest(&logs));
+        let log_coverage = LogCoverage::new(sb.log_base, seen);
+        // A replay takes numbers, too.
+        let covered = unclean && sb.covered && log_coverage.may_replay();
         let open = |s: &RegionState| match s {
             RegionState::Dirty => !covered,
             state => *state == RegionState::NeedSync,
@@ -787,8 +794,6 @@ impl Array {
             distrust_replacements(&geometry, &pages, &mut slots);
         }
         let members = members_of(&sb, &found, &used)?;
-        let seen = crate::log::scan::is_read(&sb).then(|| highest(&logs));
-        let log_coverage = LogCoverage::new(sb.log_base, seen);
         let logs_writes = parity && sb.write_hole != WriteHole::Resync;
         if logs_writes && log_coverage.ended() {
             if !options.force {
@@ -808,6 +813,7 @@ impl Array {
                     return Err(StartError::ListFull { undecided, room });
                 }
                 let earlier = recover::Earlier::of(&geometry, &logs, &with_member(&slots));
+                counts_on(&[(RECOVERIES, earlier.last_sequence())])?;
                 let from = log_coverage.log_from;
                 Some(Replay::new(pieces, from, earlier, options.force))
             }

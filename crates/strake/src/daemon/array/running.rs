@@ -818,7 +818,7 @@ impl Running {
     ) -> Result<bool, Failure> {
         let path = device.path().to_owned();
         let changed = self.with(|s| {
-            let id = s.attach(device);
+            let id = s.attach(device)?;
             let done = s.command(make(id));
             if done.is_err() {
                 s.detach(id);

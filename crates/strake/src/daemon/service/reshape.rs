@@ -459,15 +459,21 @@ impl Change {
 fn widen(running: &Running, devices: Vec<Device>, change: &Change) -> Result<bool, Failure> {
     let paths: Vec<PathBuf> = devices.iter().map(|d| d.path().to_owned()).collect();
     let changed = running.with(|s| {
-        let attach = |device: Device| {
+        let mut new = Vec::new();
+        for device in devices {
             let info = device.info();
-            NewDevice {
-                device: s.attach(device),
+            let device = s.attach(device).inspect_err(|_| {
+                let before = new.iter();
+                before.for_each(|new: &NewDevice| s.detach(new.device));
+            })?;
+            let member = MemberUuid(make::random_uuid());
+            new.push(NewDevice {
+                device,
                 info,
-                member: MemberUuid(make::random_uuid()),
-            }
-        };
-        let devices = devices.into_iter().map(attach).collect();
+                member,
+            });
+        }
+        let devices = new;
         let changed = match change {
             Change::Level(_) => s.add_parity(devices)?,
             &Change::Data { shape: data, .. } => s.restripe(NewShape { devices, data })?,

@@ -207,6 +207,10 @@ fn why_not(running: &Running, image: &MemberImage) -> String {
             "of a copy of the array that went on apart (generation {has}, the array went on \
              without it from {first} on)"
         ),
+        (Past::Unclear { has, first }, _) => format!(
+            "perhaps of a copy of the array that went on apart (generation {has}, the array went \
+             on without it from {first}, or a later one, on)"
+        ),
         (Past::Last, Some(offset)) => {
             format!("without its superblock at byte {offset}, and perhaps without its content")
         }
