@@ -217,9 +217,10 @@ impl Phase {
         }
     }
 
-    /// It waits until records are retired.
-    pub(crate) fn retires(&self) -> bool {
-        matches!(self, Phase::Retiring)
+    /// It is computed, and waits before anything of it is in a log or in place: until records are
+    /// retired, or until the list of unreadable blocks has room.
+    pub(crate) fn waits_to_write(&self) -> bool {
+        matches!(self, Phase::Retiring | Phase::List(_))
     }
 }
 
@@ -272,6 +273,8 @@ pub(crate) enum Answer {
     /// What is lost is durably on the list of unreadable blocks; then something else is written
     /// there.
     Listed,
+    /// The list keeps room for what is about to be written; then the write is planned anew.
+    RoomKept,
     /// What was written has durably left the list; then it is over.
     Unlisted,
 }
