@@ -197,6 +197,9 @@ canaries! {
     ListUndurable = "list-undurable",
     /// The list of unreadable blocks is given more ranges than it has room for.
     ListWithoutLimit = "list-without-limit",
+    /// The list of unreadable blocks forgets what it keeps room for: each write and discard is told
+    /// that there is some.
+    ListRoomForgotten = "list-room-forgotten",
     /// A member is kept although its superblock is older than all editions that are remembered.
     ReturnsUnwitnessed = "returns-unwitnessed",
     /// A member that served on while the array was started from older images of the others is said

@@ -66,7 +66,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 129] = [
+    pub const ALL: [(Canary, u64); 128] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -170,6 +170,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::UnlistedUndurably), 20000),
         (Canary::Inside(engine::Canary::ListUndurable), 40000),
         (Canary::Inside(engine::Canary::ListWithoutLimit), 6000),
+        (Canary::Inside(engine::Canary::ListRoomForgotten), 20000),
         (Canary::Inside(engine::Canary::ReturnsUnwitnessed), 20000),
         (Canary::Inside(engine::Canary::ApartIsAfresh), 6000),
         (Canary::Inside(engine::Canary::CleanNotBehind), 6000),

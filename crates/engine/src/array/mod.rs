@@ -267,7 +267,7 @@ impl Array {
             FromShard::Inconsistent { stripe, from, len } => {
                 self.inconsistent_found(stripe, from, len);
             }
-            FromShard::List { op, lost, parts } => self.shard_lists(from, op, lost, &parts),
+            FromShard::List { op, change, parts } => self.shard_lists(from, op, change, &parts),
             FromShard::Undecided { op, stripe } => self.shard_undecided(from, op, stripe),
             FromShard::AwaitVerdict { op } => self
                 .persist

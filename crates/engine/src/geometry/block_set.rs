@@ -12,8 +12,6 @@ use crate::geometry::{Geometry, StripPart};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BadBlocks {
     pub(crate) blocks: RangeSet<u64>,
-    /// Ranges that the list has room for.
-    pub(crate) most: usize,
 }
 
 impl BadBlocks {
@@ -22,15 +20,10 @@ impl BadBlocks {
         self.blocks.contains(&block)
     }
 
-    /// Is there room for the list without these parts of strips? What leaves the middle of a range
-    /// makes two of it.
-    pub(crate) fn may_leave(&self, geometry: &Geometry, parts: &[StripPart]) -> bool {
-        let mut left = self.blocks.clone();
-        let blocks = parts.iter().map(|part| geometry.blocks(part));
-        blocks
-            .filter(|blocks| !blocks.is_empty())
-            .for_each(|blocks| left.remove(blocks));
-        left.len() <= self.most
+    /// These blocks are the middle of a range: when they leave, it becomes two ranges.
+    pub(crate) fn splits_at(&self, blocks: &Range<u64>) -> bool {
+        let range = self.blocks.get(&blocks.start);
+        range.is_some_and(|r| r.start < blocks.start && blocks.end < r.end)
     }
 
     /// Does any block of these bytes of a strip answer an error?

@@ -315,7 +315,8 @@ pub enum OutCause {
 pub enum FailCause {
     /// More members are lost than the level survives.
     MembersLost,
-    /// The list of unreadable blocks has no room for what a replay of the stripe log cannot decide.
+    /// The list of unreadable blocks has no room for what a replay of the stripe log cannot decide;
+    /// or, by a fault of this program, for what splits when blocks of it were written anew.
     ListFull,
     /// All numbers that there are for operations in the stripe log have been used.
     NumbersExhausted,

@@ -75,7 +75,7 @@ pub enum ToShard {
     },
     /// These blocks answer an error from now on, and no others: it is durable.
     Unreadable(Arc<BadBlocks>),
-    /// Answer to [`FromShard::List`]; what it asked for is durable, and was told before. And to
+    /// Answer to [`FromShard::List`]; a change of the list is durable, and shards know it. And to
     /// [`FromShard::AwaitVerdict`] and [`FromShard::Undecided`].
     Listed {
         /// Which operation.
@@ -102,6 +102,20 @@ pub enum ToShard {
     /// The shard answers no read of another shard's stripe from now on, not even one that is in
     /// flight. Answered with [`FromShard::LeaseReturned`].
     RevokeLease,
+}
+
+/// What an operation wants of the list of unreadable blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListChange {
+    /// The content of these blocks is lost: they come onto the list.
+    Add,
+    /// These blocks are about to be written: the list keeps room for them to leave. Nothing of the
+    /// write is in a log or in place.
+    Reserve,
+    /// These blocks were written anew, durably: they leave the list, and give their room back.
+    Remove,
+    /// The write that had room kept ended without a change: it gives the room back.
+    Stay,
 }
 
 /// A piece of a background job.
@@ -197,14 +211,14 @@ pub enum FromShard {
         /// Bytes of each strip.
         len: u64,
     },
-    /// An operation waits until these parts of strips are durably on the list of unreadable blocks,
-    /// or off it. Answered with [`ToShard::Listed`].
+    /// An operation wants a change of the list of unreadable blocks. Answered with
+    /// [`ToShard::Listed`], unless it is [`ListChange::Stay`].
     List {
         /// Comes back in the answer.
         op: u64,
-        /// Their content is lost; otherwise they were written anew, durably.
-        lost: bool,
-        /// Which.
+        /// What it wants.
+        change: ListChange,
+        /// These parts of strips.
         parts: Vec<StripPart>,
     },
     /// An operation is about to write what it computes from strips that do not agree, and none of

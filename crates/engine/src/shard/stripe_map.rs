@@ -394,11 +394,6 @@ impl StripeMap {
         self.unreadable.covers(&self.geometry, part)
     }
 
-    /// These can leave the list.
-    pub(crate) fn may_leave_list(&self, parts: &[StripPart]) -> bool {
-        self.unreadable.may_leave(&self.geometry, parts)
-    }
-
     /// See the module.
     pub(crate) fn check(&self) -> Result<(), String> {
         ensure!(

@@ -53,6 +53,7 @@ fn course_for(canary: engine::Canary) -> Option<Course> {
         engine::Canary::UnlistedUndurably => Some(Course::Listed),
         engine::Canary::ListUndurable => Some(Course::Listed),
         engine::Canary::ListWithoutLimit => Some(Course::FullList),
+        engine::Canary::ListRoomForgotten => Some(Course::FullList),
         engine::Canary::ReturnsUnwitnessed => Some(Course::LongAway),
         engine::Canary::CleanNotBehind => Some(Course::LostWhileAway),
         engine::Canary::OlderMapReturns => Some(Course::LiveImage),

@@ -12,6 +12,7 @@
 
 mod canaries;
 mod joins;
+mod lists;
 mod records;
 mod sectors;
 
@@ -40,7 +41,7 @@ pub enum Course {
     FailedFlush,
     /// Blocks are listed as unreadable, or leave the list, and the power goes.
     Listed,
-    /// More is unreadable than the list has room for.
+    /// More is unreadable than the list has room for; or what leaves it takes the last of its room.
     FullList,
     /// A member that went on alone comes back after more epochs than a table remembers.
     LongAway,
@@ -104,6 +105,8 @@ const UNREAD_ONE_IN: u64 = 300;
 const JOINS_EMPTY_ONE_IN: u64 = 300;
 const UNCHANGED_ONE_IN: u64 = 300;
 const UNCLEAR_ONE_IN: u64 = 300;
+/// Beside its weight.
+const FULL_LIST_ONE_IN: u64 = 300;
 
 /// All courses, with their names on the command line and their weights: some are dear, thousands of
 /// events, or many starts. Those without a weight are drawn apart.
@@ -152,6 +155,7 @@ impl Course {
             (Course::JoinsEmpty, 35, JOINS_EMPTY_ONE_IN),
             (Course::Unchanged, 36, UNCHANGED_ONE_IN),
             (Course::Unclear, 37, UNCLEAR_ONE_IN),
+            (Course::FullList, 38, FULL_LIST_ONE_IN),
         ];
         let is_drawn = |salt: u64, one_in| Prng::new(seed ^ salt, Purpose::Focus).one_in(one_in);
         let mut apart = apart
@@ -251,7 +255,7 @@ impl Course {
         match self {
             Course::FailedFlush => failed_flush(array, rng),
             Course::Listed => listed(array, rng),
-            Course::FullList => full_list(array, rng),
+            Course::FullList => lists::full_list(array, rng),
             Course::LongAway => long_away(array, rng),
             Course::CutWindow => cut_window(array, rng),
             Course::WindowAgain => window_again(array, rng),
@@ -344,34 +348,6 @@ fn listed(array: &mut Scenario, rng: &mut Prng) {
         }
     }
     array.power_cut().start().rest().verify();
-}
-
-fn full_list(array: &mut Scenario, rng: &mut Prng) {
-    array.fill().rest();
-    let slots = array.world.geometry().slots() as u8;
-    let lost = slot(array, rng);
-    array.lose(lost).steps(3000);
-    let rows = rng.range(20, 30).min(array.world.geometry().rows);
-    for (row, block) in (0..rows).flat_map(|row| [0, 2, 4, 6].map(|block| (row, block))) {
-        for slot in (0..slots).filter(|slot| *slot != lost) {
-            array.spoil_block(slot, row, block);
-        }
-    }
-    array.add();
-    let over = |world: &mut crate::world::World| {
-        let status = world.array().status();
-        status.jobs.iter().all(|job| job.paused)
-    };
-    array.wait("the rebuild ends, or gives up", over);
-    array.verify();
-    for block in array.unreadable() {
-        if rng.percent(20) {
-            array.ask(AskKind::Write, block, 1);
-        }
-    }
-    array.power_cut().start();
-    array.wait("the rebuild ends, or gives up", over);
-    array.verify();
 }
 
 /// One slot's member goes on alone, with a table of its own, and is written.

@@ -427,6 +427,10 @@ impl World {
     pub fn excuse(&mut self, region: RegionNo) {
         self.expected.excused.push(region);
     }
+    /// Requests may be refused in no region any more.
+    pub fn excuse_none(&mut self) {
+        self.expected.excused.clear();
+    }
     /// Redundancy is true everywhere, as far as was found out.
     pub fn is_synced(&self) -> bool {
         !self.expected.resyncing

@@ -262,6 +262,49 @@ fn a_write_whose_block_cannot_leave_the_list_changes_nothing() {
     raid5.verify();
 }
 
+/// Both found that the list had room for what becomes of their ranges. The second was durable in
+/// place when it was answered with an error.
+#[test]
+fn of_two_writes_that_split_ranges_at_once_the_one_without_room_changes_nothing() {
+    for seed in 0..8 {
+        let mut raid5 = with_a_full_list(seed);
+        let geometry = raid5.world.geometry().clone();
+        let (ranges, size) = (raid5.status().unreadable, geometry.block);
+        let single = ranges.iter().find(|r| r.end - r.start == size);
+        raid5.write_at(single.expect("some were split").start / size, 1);
+        let wide = ranges.iter().filter(|r| r.end - r.start == 3 * size);
+        let row = |block: u64| geometry.row(geometry.locate(block * size).stripe).1;
+        let wide: Vec<u64> = wide.map(|r| r.start / size + 1).collect();
+        let first = wide[seed as usize];
+        let second = wide.iter().rev().find(|&&block| row(block) != row(first));
+        let both = [first, *second.expect("there are many rows")];
+        let strips = |raid5: &Scenario, block: u64| -> Vec<Vec<u8>> {
+            let from =
+                raid5.world.superblock().layout.data_offset + geometry.row_offset(row(block));
+            let strip = from as usize..(from + geometry.strip) as usize;
+            let drives = raid5.world.drives().iter();
+            drives
+                .map(|d| d.ssd().bytes()[strip.clone()].to_vec())
+                .collect()
+        };
+        let before = both.map(|block| strips(&raid5, block));
+        for block in both {
+            raid5.world.excuse(geometry.region(row(block)));
+            raid5.begin_to_write_at(block);
+        }
+        raid5.wait("both are answered", |world| world.all_answered());
+        assert_eq!(raid5.world.stats().refused, 1);
+        let listed = raid5.unreadable();
+        for (block, before) in both.into_iter().zip(before) {
+            let refused = listed.contains(&block);
+            assert_eq!(strips(&raid5, block) == before, refused, "block {block}");
+        }
+        raid5.world.excuse_none();
+        raid5.rest().verify();
+        raid5.power_cut().start().verify();
+    }
+}
+
 /// The array failed as if members had failed. By then the survivors knew that the one that was
 /// missing is out, so bringing it back did not help.
 #[test]

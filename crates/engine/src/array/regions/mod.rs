@@ -494,7 +494,9 @@ impl Array {
         let (start, len) = (rows.start * self.geometry.strip, rows.end - rows.start);
         let len = len * self.geometry.strip;
         let devices = self.table.live();
-        self.enter_zeroing(region, devices.len() as u32, then);
+        if !self.enter_zeroing(region, devices.len() as u32, then) {
+            return;
+        }
         for device in devices {
             let offset = self.table[&device].layout.data_offset + start;
             let kind = match then {
@@ -505,13 +507,19 @@ impl Array {
         }
     }
 
-    fn enter_zeroing(&mut self, region: RegionNo, waits: u32, then: AfterZeroing) {
+    /// False if the array failed.
+    fn enter_zeroing(&mut self, region: RegionNo, waits: u32, then: AfterZeroing) -> bool {
         // What is lost there is lost no more: it must not be listed when the region is written
         // again.
         let unreadable = &mut self.unreadable;
         let listed = unreadable.unlist_region(region, &self.geometry, &mut self.out);
-        let pending = waits + u32::from(listed);
+        if listed.is_err() {
+            // Zeros were acknowledged that would answer an error.
+            self.fail(FailCause::ListFull);
+        }
+        let pending = waits + u32::from(listed == Ok(true));
         self.set_phase(region, Phase::Zeroing { pending, then });
+        listed.is_ok()
     }
 
     /// The region is zeroed in the background: `region_zeroed` follows once.

@@ -217,8 +217,9 @@ impl Phase {
         }
     }
 
-    /// It waits for the array, or until records are retired.
-    pub(crate) fn waits(&self) -> bool {
+    /// It is computed, and waits before anything of it is in a log or in place: until records are
+    /// retired, or until the list of unreadable blocks has room.
+    pub(crate) fn waits_to_write(&self) -> bool {
         matches!(self, Phase::Retiring | Phase::List(_))
     }
 }
@@ -275,6 +276,8 @@ pub(crate) enum Answer {
     /// The region is durably undecided; then what was computed from strips that do not agree is
     /// computed again and written.
     Undecided,
+    /// The list keeps room for what is about to be written; then the write is planned anew.
+    RoomKept,
     /// What was written has durably left the list; then it is over.
     Unlisted,
 }

@@ -147,6 +147,8 @@ pub(crate) struct StripeOp {
     pub(crate) in_place: InPlace,
     /// Its number in the log, while it has records there.
     pub(crate) operation: Option<u64>,
+    /// The list of unreadable blocks keeps room for what it writes to leave.
+    pub(crate) room_kept: bool,
 }
 
 // It stays where it is, but each begins by being written over as a whole.
@@ -178,6 +180,7 @@ impl StripeOp {
             rounds: 0,
             in_place: InPlace::default(),
             operation: None,
+            room_kept: false,
         }
     }
 
@@ -627,7 +630,7 @@ impl Shard {
                 self.compute_step(key, kind, &plan);
             }
         }
-        if self.ops.contains(key) && !self.ops[key].phase.waits() {
+        if self.ops.contains(key) && !self.ops[key].phase.waits_to_write() {
             self.end_without_writes(key);
         }
     }
@@ -641,8 +644,8 @@ impl Shard {
 
     /// A write is computed: its records go to the logs first, or it goes in place at once.
     pub(crate) fn carry_out(&mut self, key: usize, new: Option<NewContent>) {
-        if !self.may_unlist(key) {
-            return self.finish_op(key, Some(RequestError::Unreadable));
+        if self.awaits_room(key) {
+            return;
         }
         let Some(new) = new.filter(|_| !canary::hit(Canary::NoLog)) else {
             return self.put_in_place(key);
@@ -851,6 +854,7 @@ impl Shard {
     pub(crate) fn finish_op(&mut self, key: usize, error: Option<RequestError>) {
         self.zero_tracker
             .note(&self.ops[key], error.is_some(), &self.map, &mut self.out);
+        self.give_room_back(key);
         let op = self.retire(key);
         let result = match error {
             Some(error) => Err(error),

@@ -333,7 +333,7 @@ impl Shard {
         let epoch = self.map.view().epoch;
         let salvage = self.salvaging(key);
         (salvage.todo, salvage.asked) = (blocks, Some(epoch));
-        self.ask_for_list(key, true, parts);
+        self.ask_for_list(key, ListChange::Add, parts);
     }
 
     /// The array is asked to leave the region of an operation undecided, durably: what it is about
@@ -349,20 +349,21 @@ impl Shard {
 
     // ---- the list ----------------------------------------------------------------------------
 
-    fn ask_for_list(&mut self, key: usize, lost: bool, parts: Vec<StripPart>) {
+    fn ask_for_list(&mut self, key: usize, change: ListChange, parts: Vec<StripPart>) {
         if self.map.view().failed {
             // Nothing is listed any more, and nobody would answer.
             return self.finish_op(key, Some(RequestError::Failed));
         }
         let op = &mut self.ops[key];
         op.drop_buffers();
-        op.phase = Phase::List(match lost {
-            true => Answer::Listed,
-            false => Answer::Unlisted,
+        op.phase = Phase::List(match change {
+            ListChange::Add => Answer::Listed,
+            ListChange::Reserve => Answer::RoomKept,
+            ListChange::Remove | ListChange::Stay => Answer::Unlisted,
         });
         self.out.say(FromShard::List {
             op: key as u64,
-            lost,
+            change,
             parts,
         });
     }
@@ -380,6 +381,10 @@ impl Shard {
             Answer::Listed | Answer::Undecided if !self.outlives_records(key) => {}
             Answer::Undecided if !self.ops[key].salvages() => self.prepare(key),
             Answer::Listed | Answer::Undecided => self.salvage_next(key),
+            Answer::RoomKept => {
+                self.ops[key].room_kept = true;
+                self.prepare(key);
+            }
             Answer::Unlisted => self.finish_op(key, None),
         }
     }
@@ -391,31 +396,53 @@ impl Shard {
         if listed.is_empty() {
             return false;
         }
-        self.ask_for_list(key, false, listed);
+        // With that the room is used.
+        self.ops[key].room_kept = false;
+        self.ask_for_list(key, ListChange::Remove, listed);
         true
     }
 
-    /// Before anything of a write is in the log or in place: blocks among it that are listed can
-    /// leave the list when they are written. (Others may take the room meanwhile: then it ends with
-    /// an error all the same, and the blocks answer one still.)
-    pub(crate) fn may_unlist(&self, key: usize) -> bool {
-        let listed = self.listed_parts(key);
-        listed.is_empty() || self.map.may_leave_list(&listed)
+    /// Before anything of a write is in the log or in place: if blocks among it are listed, the
+    /// array keeps room for them to leave the list, or the write ends with an error and has changed
+    /// nothing. True if it waits for that.
+    pub(crate) fn awaits_room(&mut self, key: usize) -> bool {
+        if self.ops[key].room_kept || self.listed_parts(key).is_empty() {
+            return false;
+        }
+        // All that it writes: a salvage may list more of it before it is in place.
+        let parts = self.written_parts(key, |_| true);
+        self.ask_for_list(key, ListChange::Reserve, parts);
+        true
+    }
+
+    /// An operation ends: it needs no room any more.
+    pub(crate) fn give_room_back(&mut self, key: usize) {
+        if std::mem::take(&mut self.ops[key].room_kept) {
+            self.out.say(FromShard::List {
+                op: key as u64,
+                change: ListChange::Stay,
+                parts: Vec::new(),
+            });
+        }
     }
 
     /// What an operation writes that is listed.
     fn listed_parts(&self, key: usize) -> Vec<StripPart> {
+        self.written_parts(key, |part| self.map.touches_lost(part))
+    }
+
+    /// What an operation writes of the user's data, as far as `counts`.
+    fn written_parts(&self, key: usize, counts: impl Fn(&StripPart) -> bool) -> Vec<StripPart> {
         let op = &self.ops[key];
         let stripe = op.stripe;
-        let touches = |part: &StripPart| self.map.touches_lost(part);
         match &op.kind {
             Kind::Write(write) => {
                 let places = write.asked.pieces.iter().map(|p| p.place(stripe));
-                places.filter(touches).collect()
+                places.filter(|part| counts(part)).collect()
             }
             Kind::Zero(_) => {
                 let places = self.map.run(stripe, op.lo, op.hi);
-                places.filter(touches).collect()
+                places.filter(|part| counts(part)).collect()
             }
             Kind::Read(_) | Kind::Step(_) => Vec::new(),
         }
