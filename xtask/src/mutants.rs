@@ -1,9 +1,9 @@
-//! `cargo xtask mutants`: changes the engine in small ways, and looks whether the simulator
-//! notices.
+//! `cargo xtask mutants`: changes the engine and the format in small ways, and looks whether the
+//! simulator notices.
 //!
 //! `cargo mutants` makes the changes: a comparison turned round, a function that returns at once.
-//! The judges are the simulator's own tests: its scenarios, and seeds of every level. A mutant that
-//! survives shows code that no test would miss. By default a sample is drawn; which one follows
+//! The judges are the simulator's own tests: its scenarios, and seeds of every level and of every
+//! course. A mutant that survives shows code that no test would miss. By default a sample is drawn; which one follows
 //! from `--seed`.
 //!
 //! Order: list all mutants; draw; run the tests without a mutant; test the mutants one by one in a
@@ -20,12 +20,13 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The package that is changed, and the package that has the tests.
-const CHANGED: &str = "strake-engine";
+/// The packages that are changed, and the package that has the tests.
+const CHANGED: [&str; 2] = ["strake-engine", "strake-format"];
 const JUDGE: &str = "strake-sim";
 /// Hooks of planted bugs do nothing but by the simulator's order.
 const HOOKS: &str = "crates/engine/src/canary.rs";
-/// So many seeds of each level judge a mutant: more than in the usual run of the tests.
+/// So many seeds of each level, and a twelfth of that of each course, judge a mutant: more than in
+/// the usual run of the tests.
 const SEEDS: &str = "100";
 
 #[derive(Args)]
@@ -56,7 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let all = list(&path, &[])?;
     let drawn = draw(&all, options);
     if drawn.is_empty() {
-        bail!("no mutant of {CHANGED} fits; there are {}", all.len());
+        bail!("no mutant fits; there are {}", all.len());
     }
     let out = host::target().join("mutants");
     std::fs::create_dir_all(&out)?;
@@ -74,17 +75,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     which.extend(files.iter().flat_map(|file| ["--file", file]));
     // What is left out of a struct's fields goes by no name: those of the same files come along.
     let chosen = list(&path, &which)?;
-    println!("{} of {} mutants of {CHANGED}", chosen.len(), all.len());
+    println!("{} of {} mutants", chosen.len(), all.len());
     let mut argv = [
         &path[..],
-        &[
-            "cargo",
-            "mutants",
-            "--package",
-            CHANGED,
-            "--test-package",
-            JUDGE,
-        ],
+        &["cargo", "mutants"],
+        &packages(),
+        &["--test-package", JUDGE],
         &["--exclude", HOOKS, "--output", &folder],
         &which,
         &["--no-times", "--colors", "never"],
@@ -109,10 +105,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     tell(&out.join("mutants.out"), chosen.len(), &run)
 }
 
+/// The packages that are changed, as arguments.
+fn packages() -> Vec<&'static str> {
+    let packages = CHANGED.iter();
+    packages.flat_map(|name| ["--package", name]).collect()
+}
+
 /// The names of mutants, of all if nothing is asked for: file, line, column, and what is changed.
 fn list(path: &[&str], which: &[&str]) -> Result<Vec<String>> {
-    let what = ["--list", "--json", "--package", CHANGED, "--exclude", HOOKS];
-    let argv = [path, &["cargo", "mutants"], &what, which].concat();
+    let what = ["--list", "--json", "--exclude", HOOKS];
+    let argv = [path, &["cargo", "mutants"], &packages(), &what, which].concat();
     let text = host::output(&argv)?;
     let listed: Value = serde_json::from_str(&text)?;
     let names = listed.as_array().into_iter().flatten();

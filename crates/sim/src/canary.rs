@@ -102,7 +102,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::DiscardForgetsParity), 30),
         (Canary::Inside(engine::Canary::GatherDropsOrder), 150),
         (Canary::Inside(engine::Canary::RebuiltTooFar), 400),
-        (Canary::Inside(engine::Canary::InitCutShort), 60),
+        (Canary::Inside(engine::Canary::InitCutShort), 200),
         (Canary::Inside(engine::Canary::InitForgetsAbsent), 100),
         (Canary::Inside(engine::Canary::BehindNotSet), 150),
         (Canary::Inside(engine::Canary::AbsenceNotNoted), 1000),

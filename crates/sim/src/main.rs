@@ -29,7 +29,8 @@ const SUMMARY: &str = "\
     {latent_errors} latent errors ({repairs} repaired), \
     {hedges} hedged reads ({hedges_won} won, {hedges_lost} lost, {hedges_refused} refused), \
     {slow_members} slow members, {rot} rotten strips, \
-    {decays} rotten blocks among all else ({decays_ended} true again), \
+    {decays} rotten blocks among all else ({decays_ended} true again, \
+    {decays_carried} carried along, {decays_mirrored} of mirrors), \
     {silently_lost} writes silently lost, {misdirected} misdirected, {cures} cures, \
     {torn_writes} writes torn, {lost_writes} lost, {resets} resets ({retries} tried again), \
     {ebbs} failed before they vanished, {tall} arrays with tall strips, \

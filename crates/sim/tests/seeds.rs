@@ -1,5 +1,6 @@
-//! One seed, one trace; and some seeds of every level without a failure.
+//! One seed, one trace; and some seeds of every level and of every course without a failure.
 
+use strake_sim::course::Course;
 use strake_sim::plan::LEVELS;
 use strake_sim::runner::{Enough, Run, run, run_many};
 
@@ -17,25 +18,6 @@ fn the_same_seed_has_the_same_trace_whatever_ran_before() {
     let mut backwards: Vec<_> = (1..25).rev().map(trace).collect();
     backwards.reverse();
     assert_eq!(forwards, backwards);
-}
-
-/// They found faults of the engine: a region was called decided after its last witness was rebuilt;
-/// a read that was parked kept the phase of a question, and was answered twice when the array
-/// failed; a copy of the table of volumes that could not be read for a while showed volumes that
-/// the start in between did not find.
-#[test]
-fn seeds_that_found_faults_fail_no_more() {
-    for seed in [8100009115, 8200002475, 2104514443] {
-        let outcome = run(&Run {
-            seed,
-            ..Run::default()
-        });
-        assert!(
-            outcome.failure.is_none(),
-            "seed {seed}: {:?}",
-            outcome.failure
-        );
-    }
 }
 
 #[test]
@@ -59,11 +41,15 @@ fn another_process_sees_the_same_trace() {
     assert_eq!(run(), run());
 }
 
+/// Seeds of each level; `cargo xtask mutants` asks for more.
+fn seeds_of_a_level() -> u64 {
+    let asked = std::env::var("STRAKE_SIM_SEEDS").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(25)
+}
+
 #[test]
 fn some_seeds_of_every_level_come_out_well() {
-    // `cargo xtask mutants` asks for more.
-    let asked = std::env::var("STRAKE_SIM_SEEDS").ok();
-    let seeds = asked.and_then(|text| text.parse().ok()).unwrap_or(25);
+    let seeds = seeds_of_a_level();
     for (level, name) in LEVELS.iter().enumerate() {
         let like = Run {
             level: Some(level),
@@ -77,6 +63,26 @@ fn some_seeds_of_every_level_come_out_well() {
                 "level {name}, seed {}: {}\n{story}",
                 failing.seed, failure.text
             );
+        }
+    }
+}
+
+/// A seed that is asked for with a level is no course.
+#[test]
+fn some_seeds_of_every_course_come_out_well() {
+    let of_each = (seeds_of_a_level() / 12).max(1);
+    for course in Course::all() {
+        let is_one = |seed: &u64| Course::of(*seed) == Some(course);
+        for seed in (1..).filter(is_one).take(of_each as usize) {
+            let outcome = run(&Run {
+                seed,
+                ..Run::default()
+            });
+            if let Some(failure) = outcome.failure {
+                let story = failure.story.join("\n");
+                panic!("{course:?}, seed {seed}: {}\n{story}", failure.text);
+            }
+            assert_eq!(outcome.stats.courses, 1, "{course:?}, seed {seed}");
         }
     }
 }

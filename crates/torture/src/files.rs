@@ -6,7 +6,9 @@
 //!
 //! What lies in a file may be *past*: an older copy of the member, or a member that lost its
 //! content and kept a superblock. The array can tell once it has stopped with the member since; so
-//! only then is it made so.
+//! only then is it made so. A file is cut short under an array that serves only behind its data,
+//! and loses data when the array has let go of it: of a file that is shorter for a moment and then
+//! long again, nothing tells a reader that its holes were data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -265,6 +267,35 @@ impl Files {
             file.set_len(len)?;
             self.past.insert(path);
         }
+        Ok(())
+    }
+
+    /// Cuts the file behind its data, under the array that uses it; again at each call, since a
+    /// write may make the file longer. Touches the file, as an array without I/O hears of nothing
+    /// else.
+    pub(crate) fn shorten(path: &Path, len: u64) -> Result<()> {
+        let file = File::options().write(true).open(path)?;
+        let [_, last] = Layout::superblock_offsets(len);
+        file.set_len(last)?;
+        let permissions = file.metadata()?.permissions();
+        Ok(file.set_permissions(permissions)?)
+    }
+
+    /// The array has let go of the file, which was cut: it loses content, and is long again.
+    pub(crate) fn lengthen(&mut self, path: &Path, len: u64, rng: &mut Prng) -> Result<()> {
+        let file = File::options().write(true).open(path)?;
+        let [_, last] = Layout::superblock_offsets(len);
+        file.set_len(rng.range(8192, last) / 4096 * 4096)?;
+        file.set_len(len)?;
+        self.past.insert(path.to_owned());
+        Ok(())
+    }
+
+    /// Puts the copy in the place of its member, which the array has let go.
+    pub(crate) fn put_copy(&mut self, path: &Path) -> Result<()> {
+        fs::rename(self.copied(), path)?;
+        self.past.insert(path.to_owned());
+        self.copy = None;
         Ok(())
     }
 

@@ -319,16 +319,25 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Fails a member, or deletes its file.
+    /// Fails a member, deletes its file or cuts it short; or an older copy comes back for it.
     fn lose(&mut self, child: &mut Child) -> Result<()> {
         let slots = self.files.expendable();
         let synced = self.look(child)?.synced();
         if slots.is_empty() || !(synced || self.shape.hole_closed()) {
             return Ok(());
         }
+        if let Some(slot) = self.files.outdated()
+            && self.rng.percent(60)
+        {
+            return self.swap_for_older(child, slot);
+        }
         let slot = slots[self.rng.index(slots.len())];
+        let sealed = self.files.sealed().contains(&slot);
         let files = self.files.doubt(slot);
         count(&self.totals.members_lost);
+        if sealed && self.rng.percent(35) {
+            return self.shorten(child, slot, &files[0]);
+        }
         if self.rng.percent(50) {
             self.tell(format!("slot {slot} is deleted"));
             for path in &files {
@@ -346,6 +355,42 @@ impl<'a> Life<'a> {
             "failing slot {slot} within the tolerance: {said}"
         );
         // What was to replace it takes its place, as far as it has come.
+        Ok(())
+    }
+
+    /// The file of a member is cut short while the array serves, and is soon as long as it was.
+    fn shorten(&mut self, child: &mut Child, slot: usize, path: &Path) -> Result<()> {
+        self.tell(format!("slot {slot} is cut short"));
+        let len = std::fs::metadata(path)?.len();
+        self.wait(child, "the loss of what was cut", |seen| {
+            let used = seen.members.iter().any(|(_, _, used)| used == path);
+            // The next look sees what comes of it; a file that is there can be cut.
+            !used || Files::shorten(path, len).is_err()
+        })?;
+        self.files.lengthen(path, len, &mut self.rng)?;
+        count(&self.totals.members_emptied);
+        count(&self.totals.shortened_serving);
+        Ok(())
+    }
+
+    /// A member is failed, and an older copy of its file is offered as that member.
+    fn swap_for_older(&mut self, child: &mut Child, slot: usize) -> Result<()> {
+        let files = self.files.doubt(slot);
+        let path = &files[0];
+        count(&self.totals.members_lost);
+        let said = child.ask(&["fail", &slot.to_string()])?;
+        ensure!(said == "done", "failing slot {slot}: {said}");
+        self.wait(child, "the end of the member", |seen| {
+            !seen.members.iter().any(|(_, _, used)| used == path)
+        })?;
+        self.files.put_copy(path)?;
+        count(&self.totals.older_serving);
+        let said = child.ask(&["return", &path.display().to_string()])?;
+        self.tell(format!("an older copy returns to slot {slot}: {said}"));
+        // It is built anew as a whole: what is read shows whether it was.
+        if said == "done" {
+            self.files.renew(path);
+        }
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use strake_engine::event::{
-    Command, DataShape, EventKind, JobKind, NewDevice, NewShape, ScrubMode, Setting,
+    Command, DataShape, EventKind, JobKind, NewDevice, NewShape, Returning, ScrubMode, Setting,
 };
 use strake_engine::units::Slot;
 use strake_format::{MemberUuid, RegionState};
@@ -128,6 +128,24 @@ fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<Strin
         ["fail", at] => Command::Fail(slot(at)?),
         ["add", path, uuid] => Command::Add(attach(path, uuid)?),
         ["replace", at, path, uuid] => Command::Replace(slot(at)?, attach(path, uuid)?),
+        ["return", path] => {
+            let device = Device::open_within(Path::new(path), OpenMode::Member, PREDECESSOR)?;
+            let (info, image) = (device.info(), device.read_member());
+            let image = match image {
+                Ok(image) => image,
+                Err(error) => return Ok(format!("error {error}")),
+            };
+            let device = serving.attach(device);
+            attached.push(device);
+            Command::Return(Returning {
+                device,
+                info,
+                copy_to_replace: image.copy_to_replace,
+                emptied: image.emptied,
+                map: image.map,
+                superblock: Box::new(image.superblock),
+            })
+        }
         ["restripe", strip, group, devices @ ..] => {
             let (strip, group) = (strip.parse::<u32>()?, group.parse::<u8>()?);
             let mut new = Vec::new();

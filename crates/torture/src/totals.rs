@@ -64,6 +64,8 @@ totals! {
     stale_returns: "members returned",
     copies_put_back: "older copies put back",
     members_emptied: "members emptied",
+    shortened_serving: "of them while serving",
+    older_serving: "older copies that came to a serving array",
     names_swapped: "names swapped",
     members_added: "members added",
     restripes: "moves to other shapes",

@@ -82,3 +82,51 @@ fn course_for(canary: engine::Canary) -> Option<Course> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = include_str!("../../CANARIES.md");
+
+    /// Cells of a table's row.
+    fn cells(line: &str) -> Option<Vec<&str>> {
+        let inner = line.strip_prefix("| ")?.strip_suffix(" |")?;
+        Some(inner.split(" | ").collect())
+    }
+
+    /// The rows of all tables that are about canaries: the name, the course if the table has any,
+    /// and the budget.
+    fn documented() -> Vec<(&'static str, Option<&'static str>, &'static str)> {
+        let (mut header, mut rows) = (Vec::new(), Vec::new());
+        for line in DOCUMENT.lines() {
+            match cells(line) {
+                None if !line.starts_with('|') => header.clear(),
+                None => {}
+                Some(first) if header.is_empty() => header = first,
+                Some(row) if header[0] == "canary" => {
+                    assert_eq!(row.len(), header.len(), "{line}");
+                    let at = header.iter().position(|name| *name == "course");
+                    rows.push((row[0], at.map(|at| row[at]), row[row.len() - 1]));
+                }
+                Some(_) => {}
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn the_document_names_every_canary_once_with_its_course_and_its_budget() {
+        let mut rows = documented();
+        for (canary, budget) in Canary::ALL {
+            let at = rows.iter().position(|row| row.0 == canary.name());
+            let at = at.unwrap_or_else(|| panic!("CANARIES.md lacks {}", canary.name()));
+            let (name, course, seeds) = rows.swap_remove(at);
+            assert_eq!(seeds, budget.to_string(), "the budget of {name}");
+            let leads = canary.inside().and_then(course_for);
+            let documented = course.map(|course| Course::parse(course).expect("a course"));
+            assert_eq!(documented, leads, "the course of {name}");
+        }
+        assert_eq!(rows, [], "no such canaries, or twice");
+    }
+}

@@ -164,6 +164,11 @@ impl Course {
         usual.or_else(|| apart.next().map(|(course, ..)| course))
     }
 
+    /// Every course.
+    pub fn all() -> impl Iterator<Item = Course> {
+        COURSES.into_iter().map(|(course, ..)| course)
+    }
+
     /// The course with this name.
     pub fn parse(name: &str) -> Option<Course> {
         let found = COURSES.into_iter().find(|(_, known, _)| *known == name);

@@ -352,10 +352,10 @@ impl Ssd {
         }
         let is_read = matches!(kind, IoKind::Read { .. } | IoKind::ReadInPlace { .. });
         if is_read && Overlay::take(&mut self.faults.read_errors) {
-            return Fate::Fails(IoError::Media);
+            return Fate::Fails(self.faults.read_error.unwrap_or(IoError::Media));
         }
         if matches!(kind, IoKind::Flush) && Overlay::take(&mut self.faults.flush_errors) {
-            return Fate::Fails(IoError::Media);
+            return Fate::Fails(self.faults.write_error.unwrap_or(IoError::Media));
         }
         if written(kind).is_some() && Overlay::take(&mut self.faults.write_errors) {
             return Fate::Fails(self.faults.write_error.unwrap_or(IoError::Media));

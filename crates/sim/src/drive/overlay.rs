@@ -53,6 +53,8 @@ pub struct Overlay {
     pub flush_errors: u32,
     /// So many of the next reads fail, although the blocks are readable.
     pub read_errors: u32,
+    /// With this error (`None`: the medium's).
+    pub read_error: Option<IoError>,
     /// So many of the next I/Os time out; they may land later all the same.
     pub stalls: u32,
     /// Latencies are multiplied by this (0 and 1: as usual).

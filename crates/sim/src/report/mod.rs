@@ -166,6 +166,10 @@ counts! {
         pub decays: u64,
         /// Of these, those that were true again before the user wrote them anew.
         pub decays_ended: u64,
+        /// Of these, those that were there when the array's shape changed.
+        pub decays_carried: u64,
+        /// Copies of a mirror's blocks that rotted in the midst of everything.
+        pub decays_mirrored: u64,
         /// Writes of data that were reported done and never happened.
         pub silently_lost: u64,
         /// Writes of data that landed elsewhere.

@@ -423,6 +423,7 @@ impl World {
             drive.ssd.faults.write_errors = 0;
             drive.ssd.faults.flush_errors = 0;
             drive.ssd.faults.read_errors = 0;
+            drive.ssd.faults.read_error = None;
             drive.ssd.faults.stalls = 0;
             drive.ssd.faults.slowness = 0;
             drive.ssd.faults.hiccup_one_in = 0;

@@ -79,7 +79,9 @@ impl World {
             machines.geometry = Arc::clone(&geometry);
         }
         self.admin.reshaping |= superblock.moving.is_some();
-        (self.geometry, self.superblock) = (geometry, superblock);
+        let before = std::mem::replace(&mut self.geometry, geometry);
+        self.superblock = superblock;
+        self.carry_decay(&before);
         self.end_corrupt_of_lost_parity();
         self.sort_damage();
     }

@@ -21,15 +21,22 @@
 //!
 //! Invariant: chance of its own; worlds without this are what they would be without it.
 //!
-//! Deliberately absent: mirrors (any copy may answer), data that moves, and rot that nothing else
-//! is mixed with (`silent`), of which more is demanded.
+//! Of a mirror any copy may answer, and a resync takes one of them for right: after a crash, which
+//! always brings one, a mirror's spot may be wrong in every copy.
+//!
+//! When the array's shape changes, data moves as it is read, and its stripes become others. All
+//! blocks of all spots are *carried* from then on: each may read wrong until it is written anew in
+//! a shape that stays, and nothing else may.
+//!
+//! Deliberately absent: rot that begins while data moves, and rot that nothing else is mixed with
+//! (`silent`), of which more is demanded.
 
 use std::collections::BTreeSet;
 
 use strake_engine::event::{ArrayState, Command, ScrubMode};
-use strake_engine::geometry::StripPart;
+use strake_engine::geometry::{Geometry, StripPart};
 use strake_engine::units::{RegionNo, StripeNo};
-use strake_format::{RegionState, WriteHole};
+use strake_format::{Level, RegionState, WriteHole};
 use strake_parity::Code;
 
 use crate::oracle::Moment;
@@ -84,6 +91,8 @@ impl Spot {
 pub struct Decay {
     pub(crate) chance: Prng,
     spots: Vec<Spot>,
+    /// Blocks of spots of another shape: they may be wrong until they are written anew.
+    carried: BTreeSet<u64>,
     /// What became true again while requests were under way that may have met it.
     ended: Vec<(Moment, Spot)>,
     /// Stripes that were written last, and where in them.
@@ -101,6 +110,7 @@ impl Decay {
         Decay {
             chance: Prng::new(seed ^ 1, Purpose::Decay),
             spots: Vec::new(),
+            carried: BTreeSet::new(),
             ended: Vec::new(),
             recent: Vec::new(),
             spoilt: None,
@@ -111,13 +121,13 @@ impl Decay {
 
     /// Nothing rots.
     pub(crate) fn is_empty(&self) -> bool {
-        self.spots.is_empty()
+        self.spots.is_empty() && self.carried.is_empty()
     }
 
     /// Requests that may have met what is true by now are over.
     pub(crate) fn forget_ended(&mut self) {
         self.ended.clear();
-        let counts = self.strikes_anyway || !self.spots.is_empty();
+        let counts = self.strikes_anyway || !self.is_empty();
         self.strikes_at = self.strikes_at.filter(|_| counts);
     }
 }
@@ -126,38 +136,47 @@ impl Plan {
     /// One array in some rots in the midst of everything. Draws of its own.
     pub(crate) fn draw_decay(&mut self) {
         let mut rng = Prng::new(self.seed, Purpose::Decay);
-        let mirror = self.shape.level.parity_count() == 0 || self.shape.group == Some(2);
-        self.decays = rng.one_in(ONE_IN) && !mirror && !self.is_mirror();
+        self.decays = rng.one_in(ONE_IN) && self.shape.level != Level::Raid0;
         if !self.decays {
             return;
         }
-        // What moves would take it along; what is beyond the tolerance is another matter.
-        (self.beyond, self.lowers) = (None, false);
-        const MOVES: [Action; 12] = [
-            Action::Grow,
+        // What is beyond the tolerance is another matter; and of lost writes all is demanded.
+        self.beyond = None;
+        const PURE: [Action; 3] = [
+            Action::LoseWrite,
+            Action::MisdirectWrite,
+            Action::MisdirectMetadata,
+        ];
+        let moves = |life: &Life| {
+            life.actions
+                .iter()
+                .any(|(_, action)| MOVES.contains(action))
+        };
+        const MOVES: [Action; 6] = [
             Action::AddParity,
             Action::DropParity,
             Action::Restripe,
             Action::Strip,
             Action::Regroup,
             Action::Lower,
-            Action::StopRestripe,
-            Action::ContinueRestripe,
-            Action::LoseWrite,
-            Action::MisdirectWrite,
-            Action::MisdirectMetadata,
         ];
-        if rng.percent(50) {
-            self.write_hole = WriteHole::Closed;
-            self.resets_policy = false;
+        if rng.percent(50) && !self.lives.iter().any(moves) {
+            if rng.percent(75) {
+                self.write_hole = WriteHole::Closed;
+            }
             self.clean_after_ms = rng.pick(&[5, 50, 500]);
             let lives = rng.range(2, 6);
             self.lives = (0..lives).map(|_| decaying_life(&mut rng)).collect();
             return;
         }
         for life in &mut self.lives {
-            life.enlarge_bytes = 0;
-            life.actions.retain(|(_, action)| !MOVES.contains(action));
+            life.actions.retain(|(_, action)| !PURE.contains(action));
+            let mut actions = life.actions.iter();
+            let first = actions.find(|(_, action)| MOVES.contains(action)).copied();
+            if let Some((at, _)) = first.filter(|_| rng.percent(75)) {
+                let events = at.events.saturating_sub(rng.below(60));
+                life.act(At { events, ..at }, Action::Rot);
+            }
             for _ in 0..rng.range(1, 3) {
                 let at = life.moment(200, &mut rng);
                 life.act(at, Action::Rot);
@@ -190,14 +209,6 @@ impl Plan {
                 }
             }
         }
-    }
-
-    fn is_mirror(&self) -> bool {
-        use strake_format::Level;
-        matches!(
-            self.shape.level,
-            Level::Raid0 | Level::Raid1 | Level::Raid10
-        )
     }
 }
 
@@ -290,7 +301,7 @@ impl World {
     /// The block at this byte of a strip rots, if it may.
     pub fn decay_at(&mut self, stripe: StripeNo, column: usize, at: u64) -> SimResult {
         let geometry = self.geometry.clone();
-        if geometry.mirrored() || geometry.m == 0 || !geometry.exists(stripe) {
+        if geometry.m == 0 || geometry.old_shape.is_some() || !geometry.exists(stripe) {
             return Ok(());
         }
         let region = geometry.region(geometry.row(stripe).1);
@@ -308,7 +319,8 @@ impl World {
         let mut here = drives.iter().flatten();
         let unreadable = here.any(|&d| self.drives[d].ssd.faults.latent.contains(&sector));
         let mut data = (0..geometry.k).map(|c| self.block_of(stripe, c, at));
-        let lost = data.any(|block| self.oracle.doubtful(block));
+        let carried = &self.decay.carried;
+        let lost = data.any(|block| self.oracle.doubtful(block) || carried.contains(&block));
         let Some(drive) = drives[column].filter(|_| !unreadable && !lost) else {
             return Ok(());
         };
@@ -327,6 +339,7 @@ impl World {
         ));
         self.drives[drive].ssd.rot(offset, &held);
         self.stats.decays += 1;
+        self.stats.decays_mirrored += u64::from(geometry.mirrored());
         self.expected.scrub_must_agree = false;
         let mut asks = self.user.asks.values();
         let touched =
@@ -344,8 +357,39 @@ impl World {
             walked: false,
             accepted: false,
         });
+        // A read that waits since before a resync makes the copies agree when its turn comes.
+        if self.is_settled(stripe) {
+            self.blind_decay();
+        }
         self.watch_decay();
         Ok(())
+    }
+
+    /// The array has another shape than before: nothing is known any more of where a spot lies.
+    pub(crate) fn carry_decay(&mut self, before: &Geometry) {
+        let rows = self.geometry.rows;
+        let same = Geometry {
+            rows,
+            ..before.clone()
+        };
+        if same == *self.geometry {
+            return;
+        }
+        self.decay.recent.clear();
+        self.decay.spoilt = None;
+        for spot in std::mem::take(&mut self.decay.spots) {
+            self.stats.decays_carried += 1;
+            let columns = 0..before.k;
+            let blocks = columns.map(|column| block_in(before, spot.stripe, column, spot.at));
+            self.decay.carried.extend(blocks);
+        }
+    }
+
+    /// Some of this stripe is carried.
+    pub(crate) fn is_carried(&self, stripe: StripeNo) -> bool {
+        let geometry = &self.geometry;
+        let of = |block: &u64| geometry.locate(block * geometry.block).stripe == stripe;
+        self.decay.carried.iter().any(of)
     }
 
     /// Where an administrator takes data for right, in so many of a hundred cases: what lies in
@@ -400,14 +444,7 @@ impl World {
     }
 
     fn block_of(&self, stripe: StripeNo, column: usize, lo: u64) -> u64 {
-        let hi = lo + self.geometry.block;
-        let part = StripPart {
-            stripe,
-            column,
-            lo,
-            hi,
-        };
-        self.geometry.blocks(&part).start
+        block_in(&self.geometry, stripe, column, lo)
     }
 
     /// The user asks for this.
@@ -435,7 +472,7 @@ impl World {
 
     /// Notes what happens to the members of spots: to be called after every event.
     pub(crate) fn watch_decay(&mut self) {
-        if self.decay.is_empty() || self.machines.is_none() {
+        if self.decay.spots.is_empty() || self.machines.is_none() {
             return;
         }
         let looks = self.looks();
@@ -493,12 +530,18 @@ impl World {
             spot.void = true;
             self.oracle.doubt(block);
         }
+        if self.decay.carried.contains(&block) {
+            self.oracle.doubt(block);
+        }
     }
 
     /// May a reader that asked at this moment have met rot here?
     pub(crate) fn may_be_rotten(&self, since: Moment, block: u64) -> bool {
         if self.decay.is_empty() && self.decay.ended.is_empty() {
             return false;
+        }
+        if self.decay.carried.contains(&block) {
+            return true;
         }
         let place = self.geometry.locate(block * self.geometry.block);
         let here = |spot: &Spot| (spot.stripe, spot.at) == (place.stripe, place.offset);
@@ -533,7 +576,7 @@ impl World {
     /// Looks at the media of every spot: see the module.
     pub(crate) fn audit_decay(&mut self) -> SimResult {
         self.watch_decay();
-        if self.decay.is_empty() || !self.serves() {
+        if self.decay.spots.is_empty() || !self.serves() {
             return Ok(());
         }
         let undecided = self.undecided_on_media();
@@ -605,16 +648,20 @@ impl World {
         }
         let columns = self.columns_of(spot);
         let k = self.geometry.k;
+        let mirrored = self.geometry.mirrored();
         let right = |column: usize, bytes: &[u8]| {
-            let block = self.block_of(spot.stripe, column, spot.at);
+            let data = if mirrored { 0 } else { column };
+            let block = self.block_of(spot.stripe, data, spot.at);
             self.oracle.doubtful(block) || self.oracle.allows(block, bytes)
         };
         let held = |column: usize, bytes: &[u8]| column == spot.column && bytes == spot.held;
         let demanding = !spot.touched && !spot.blind && !undecided;
-        for (column, bytes) in columns.iter().enumerate().take(k) {
+        let held_data = if mirrored { columns.len() } else { k };
+        for (column, bytes) in columns.iter().enumerate().take(held_data) {
             let Some(bytes) = bytes else { continue };
             let good = right(column, bytes) || held(column, bytes);
             let own = !spot.was_built(column) && (column != spot.column || !spot.touched);
+            let own = own && !(mirrored && spot.blind);
             if own && !good {
                 return Err(format!("column {column} was left alone, and changed"));
             }
@@ -622,7 +669,7 @@ impl World {
                 return Err(format!("column {column} was built, and is wrong"));
             }
         }
-        let Some(whole) = agreed(k, self.geometry.m, &columns) else {
+        let Some(whole) = agreed(&self.geometry, &columns) else {
             let readable = columns.iter().flatten().count() > k;
             if spot.accepted && readable && !undecided && !self.expected.resyncing {
                 let text = "its region was called decided, and its strips do not agree";
@@ -670,24 +717,45 @@ impl World {
         if whole && self.decay.chance.percent(60) {
             self.scrub_finds_decay()?;
         }
-        let spots = std::mem::take(&mut self.decay.spots);
-        let stripe = self.geometry.stripe_bytes() / self.geometry.block;
-        for spot in &spots {
-            let ask = Ask::new(AskKind::Write, self.block_of(spot.stripe, 0, 0), stripe);
-            self.note(format!("{} is written anew", spot.stripe));
-            self.submit(ask)?;
+        self.write_decay_anew()?;
+        if self.geometry.old_shape.is_some() && !self.decay.carried.is_empty() {
+            // It stops where strips do not agree.
+            self.command(Command::ContinueRestripe);
+            self.wait("what moved comes to rest", World::at_rest)?;
+            self.write_decay_anew()?;
         }
-        self.decay.spots = spots;
+        Ok(())
+    }
+
+    /// Writes every stripe in which something rots, durably. What is written as a whole has nothing
+    /// of what was there; but a stripe that is about to move may not lie whole in one shape.
+    fn write_decay_anew(&mut self) -> SimResult {
+        let (carried, moves) = (&self.decay.carried, self.geometry.old_shape.is_some());
+        let block = self.geometry.block;
+        let of = |&block_no: &u64| self.geometry.locate(block_no * block).stripe;
+        let spots = self.decay.spots.iter().map(|spot| spot.stripe);
+        let mut stripes: BTreeSet<StripeNo> = spots.collect();
+        stripes.extend(carried.iter().map(of));
+        let ranges = stripes
+            .iter()
+            .map(|&stripe| self.geometry.band_range(stripe));
+        let ranges: BTreeSet<(u64, u64)> = ranges.map(|range| (range.start, range.end)).collect();
+        for (start, end) in ranges {
+            self.note(format!("bytes {start:#x}..{end:#x} are written anew"));
+            self.ask_for(AskKind::Write, start / block, (end - start) / block)?;
+        }
         self.wait("it is written", |world| world.all_answered())?;
         self.submit(Ask::new(AskKind::Flush, 0, 0))?;
         self.wait("it is durable", |world| world.all_answered())?;
-        // What is written as a whole has nothing of what was there.
+        if !moves {
+            self.decay.carried.clear();
+        }
         let spots = std::mem::take(&mut self.decay.spots);
         self.watch_decay();
         for spot in spots {
             let columns = self.columns_of(&spot);
             let there = columns.iter().flatten().count();
-            let true_now = agreed(self.geometry.k, self.geometry.m, &columns);
+            let true_now = agreed(&self.geometry, &columns);
             let right = true_now.is_some_and(|whole| {
                 (0..self.geometry.k).all(|column| {
                     let block = self.block_of(spot.stripe, column, spot.at);
@@ -711,7 +779,7 @@ impl World {
         for spot in self.decay.spots.clone() {
             let columns = self.columns_of(&spot);
             let there = columns.iter().all(Option::is_some);
-            let lies = agreed(self.geometry.k, self.geometry.m, &columns).is_none();
+            let lies = agreed(&self.geometry, &columns).is_none();
             if there && lies && !spot.void && self.can_be_seen(&spot) {
                 hidden.push(spot);
             }
@@ -753,14 +821,32 @@ impl World {
     }
 }
 
+/// The block at this byte of a column's strip.
+fn block_in(geometry: &Geometry, stripe: StripeNo, column: usize, lo: u64) -> u64 {
+    let hi = lo + geometry.block;
+    let part = StripPart {
+        stripe,
+        column,
+        lo,
+        hi,
+    };
+    geometry.blocks(&part).start
+}
+
 /// All columns, where more of them are there than data and agree with each other.
-fn agreed(k: usize, m: usize, columns: &[Option<Vec<u8>>]) -> Option<Vec<Vec<u8>>> {
+fn agreed(geometry: &Geometry, columns: &[Option<Vec<u8>>]) -> Option<Vec<Vec<u8>>> {
+    let (k, m) = (geometry.k, geometry.m);
     let there: Vec<usize> = (0..columns.len())
         .filter(|&c| columns[c].is_some())
         .collect();
     let (first, rest) = there.split_at_checked(k)?;
     if rest.is_empty() {
         return None;
+    }
+    if geometry.mirrored() {
+        let one = columns[first[0]].as_ref()?;
+        let same = columns.iter().flatten().all(|copy| copy == one);
+        return same.then(|| vec![one.clone(); columns.len()]);
     }
     let code = Code::new(k, m).expect("the geometry has a code");
     let inputs: Vec<&[u8]> = first

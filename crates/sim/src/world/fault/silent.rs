@@ -120,7 +120,7 @@ impl World {
 
     /// A read of a mirror is under way here. If it began before the resync had passed, it makes the
     /// copies agree when its turn comes, whichever lies by then.
-    fn is_settled(&self, stripe: StripeNo) -> bool {
+    pub(crate) fn is_settled(&self, stripe: StripeNo) -> bool {
         let mut asks = self.user.asks.values().flat_map(|asked| asked.asks());
         self.geometry.mirrored()
             && asks.any(|ask| ask.kind == AskKind::Read && self.touches(ask, stripe))

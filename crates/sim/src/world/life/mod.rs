@@ -290,7 +290,8 @@ impl World {
         self.note(format!(
             "{count} reads of drive {index} (slot {slot}) will fail"
         ));
-        self.drives[index].ssd.faults.read_errors = count;
+        let faults = &mut self.drives[index].ssd.faults;
+        (faults.read_errors, faults.read_error) = (count, None);
         self.drives[index].doomed |= !self.admin.errors_forgiven;
     }
 
@@ -405,21 +406,7 @@ impl World {
         match action {
             Action::Lose => self.vanish_somehow(index),
             Action::WriteError => {
-                self.note(format!(
-                    "the next write of drive {index} (slot {slot}) will fail"
-                ));
-                let error = draw_write_error(&mut self.chance.removal);
-                let of_flush = self.chance.removal.one_in(4);
-                let drive = &mut self.drives[index];
-                let of_flush = of_flush && drive.ssd.volatile_cache();
-                match of_flush {
-                    true => drive.ssd.faults.flush_errors = 1,
-                    false => drive.ssd.faults.write_errors = 1,
-                }
-                drive.ssd.faults.write_error = Some(error);
-                // What could not be sent may be tried again later, with what the member holds.
-                drive.stalls |= !of_flush && matches!(error, IoError::Unsent(_));
-                drive.doomed = true;
+                self.fail_next_io(slot, index);
                 Ok(())
             }
             Action::Stall => {
@@ -498,6 +485,37 @@ impl World {
             self.clock.after(ns, crate::world::Happening::Gone(device));
         }
         Ok(())
+    }
+
+    /// The next write, flush or read of a member fails.
+    fn fail_next_io(&mut self, slot: usize, index: usize) {
+        let chance = &mut self.chance.removal;
+        let error = draw_io_error(chance);
+        let (of_flush, of_read) = (chance.one_in(4), chance.one_in(4));
+        let reads = chance.range(1, 2) as u32;
+        let drive = &mut self.drives[index];
+        let of_flush = of_flush && drive.ssd.volatile_cache();
+        let faults = &mut drive.ssd.faults;
+        let what = match (of_flush, of_read) {
+            (true, _) => {
+                (faults.flush_errors, faults.write_error) = (1, Some(error));
+                "flush"
+            }
+            (false, true) => {
+                (faults.read_errors, faults.read_error) = (reads, Some(error));
+                "read"
+            }
+            (false, false) => {
+                (faults.write_errors, faults.write_error) = (1, Some(error));
+                "write"
+            }
+        };
+        // What could not be sent may be tried again later, with what the member holds.
+        drive.stalls |= matches!(error, IoError::Unsent(_));
+        drive.doomed = true;
+        self.note(format!(
+            "the next {what} of drive {index} (slot {slot}) will fail: {error:?}"
+        ));
     }
 
     fn lose_target(&mut self) -> SimResult {
@@ -699,17 +717,19 @@ impl World {
     }
 }
 
-/// How a write fails.
-fn draw_write_error(rng: &mut Prng) -> IoError {
-    const EIO: i32 = 5;
-    const ENOMEM: i32 = 12;
+/// How an I/O fails.
+fn draw_io_error(rng: &mut Prng) -> IoError {
+    // EIO, EINVAL, EROFS, EBADE, EREMOTEIO.
+    let other = rng.pick(&[5, 22, 30, 52, 121]);
+    // EAGAIN, ENOMEM, ENOBUFS.
+    let unsent = rng.pick(&[11, 12, 105]);
     rng.pick(&[
         IoError::Unclear,
         IoError::Unclear,
         IoError::Media,
         IoError::NoSpace,
-        IoError::Other(EIO),
-        IoError::Unsent(ENOMEM),
+        IoError::Other(other),
+        IoError::Unsent(unsent),
     ])
 }
 

@@ -27,6 +27,10 @@ pub(super) fn check(world: &World, states: &[RegionState], looks: &[Look]) -> Re
         if !geometry.exists(stripe) {
             continue;
         }
+        // What rotted before it began to move, and has not been written anew.
+        if world.is_carried(stripe) {
+            continue;
+        }
         let k = geometry.columns(stripe).k;
         let code = Code::new(k, if geometry.mirrored() { 1 } else { geometry.m })
             .map_err(|error| error.to_string())?;

@@ -13,28 +13,31 @@
 
 use strake_engine::geometry::StripPart;
 use strake_engine::units::StripeNo;
-use strake_format::WriteHole;
+use strake_format::{Level, WriteHole};
 
 use crate::plan::workload::{Ask, AskKind};
 use crate::plan::{Action, End, Life, Moment as At, Plan, aimed_life};
 use crate::prng::{Prng, Purpose};
 use crate::world::{SimResult, World};
 
-/// One array with parity in so many has such sectors.
+/// One array with redundancy in so many has such sectors.
 const ONE_IN: u64 = 7;
 
 impl Plan {
     /// Sectors of what was just written become unreadable in one array of some. Draws of its own.
     pub(crate) fn draw_spoilt(&mut self) {
         let mut rng = Prng::new(self.seed ^ 23, Purpose::Focus);
-        let parity = self.shape.level.has_parity();
-        if !rng.one_in(ONE_IN) || !parity || self.decays {
+        let redundant = self.shape.level != Level::Raid0;
+        if !rng.one_in(ONE_IN) || !redundant || self.decays {
             return;
         }
         self.spoils_recent = true;
         (self.lose_blocks, self.read_error_threshold) = (true, Some(1000));
-        (self.beyond, self.resets_policy) = (None, false);
-        self.write_hole = WriteHole::Closed;
+        self.beyond = None;
+        // Where nothing else is protected, there are no records; but a resync comes by.
+        if rng.percent(75) {
+            self.write_hole = WriteHole::Closed;
+        }
         if rng.percent(60) {
             self.clean_after_ms = rng.pick(&[5, 50, 500, 500]);
             let lives = rng.range(2, 5);
@@ -103,7 +106,7 @@ impl World {
         let geometry = self.geometry.clone();
         let looks = self.looks();
         let rng = &mut self.decay.chance;
-        if geometry.old_shape.is_some() || geometry.mirrored() || self.decay.recent.is_empty() {
+        if geometry.m == 0 || self.decay.recent.is_empty() {
             return Ok(());
         }
         let newest = self.decay.recent.len() - 1;
