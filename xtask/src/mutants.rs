@@ -3,8 +3,8 @@
 //!
 //! `cargo mutants` makes the changes: a comparison turned round, a function that returns at once.
 //! The judges are the simulator's own tests: its scenarios, and seeds of every level and of every
-//! course. A mutant that survives shows code that no test would miss. By default a sample is drawn; which one follows
-//! from `--seed`.
+//! course. A mutant that survives shows code that no test would miss. By default a sample is drawn;
+//! which one follows from `--seed`.
 //!
 //! Order: list all mutants; draw; run the tests without a mutant; test the mutants one by one in a
 //! copy of the tree; print each survivor with its place and what was changed.

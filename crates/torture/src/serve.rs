@@ -135,7 +135,7 @@ fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<Strin
                 Ok(image) => image,
                 Err(error) => return Ok(format!("error {error}")),
             };
-            let device = serving.attach(device);
+            let device = serving.attach(device)?;
             attached.push(device);
             Command::Return(Returning {
                 device,
