@@ -4,7 +4,8 @@
 //! lines `KEY=VALUE` that it prints.
 //!
 //! Invariants: nothing is written, no daemon is asked, and an answer has a bound ([`answering`]),
-//! since events of the machine wait for it. No answer is an answer: such a device is not ours. Deliberately absent: links and properties made of the answer; the rules are in
+//! since events of the machine wait for it. No answer is an answer: such a device is not ours.
+//! Deliberately absent: links and properties made of the answer; the rules are in
 //! `packaging/udev`.
 
 use std::path::Path;
