@@ -124,7 +124,11 @@ fn restore(context: &Context, args: &RestoreArgs) -> Ended {
     }
     restored.dry_run = args.dry_run;
     context.say(&restored, |restored| {
-        let line = |array: &RestoredArrayJson| format!("{}: {}\n", array.name, array.what);
+        let line = |array: &RestoredArrayJson| {
+            let doubt = array.doubt.as_ref().map(|why| format!("; in doubt: {why}"));
+            let doubt = doubt.unwrap_or_default();
+            format!("{}: {}{doubt}\n", array.name, array.what)
+        };
         let pool = |pool: &RestoredPoolJson| format!("pool {}: {}\n", pool.name, pool.what);
         let arrays = restored.arrays.iter().map(line);
         arrays.chain(restored.pools.iter().map(pool)).collect()

@@ -258,6 +258,55 @@ fn a_failed_member_still_plugged_in_is_not_taken_for_the_one_that_replaced_it() 
     }
 }
 
+/// d1 failed and `new` took its place; then `new` is lost, and the others are wiped with their
+/// region maps. d1 alone has a superblock, and lacks what was written since.
+#[test]
+fn a_member_that_left_before_the_backup_is_refused_also_where_no_region_map_is_left() {
+    let mut rig = Rig::new();
+    let Some(([_, after], right)) = replaced(&mut rig, "5", 3) else {
+        return;
+    };
+    let left = rig.path("d1");
+    destroy(&right[0], 5 << 20);
+    destroy(&right[2], 5 << 20);
+    std::fs::rename(&right[1], rig.path("away")).expect("renamed");
+    let raw = bytes_of(&[right[0].clone(), left.clone(), right[2].clone()]);
+    let slots = [&right[0], &left, &right[2]];
+    let slots: Vec<String> = (0..)
+        .zip(slots)
+        .map(|(n, d): (usize, _)| format!("{n}={d}"))
+        .collect();
+    let restore = |slots: &[&String], more: &[&str]| {
+        let mut args = vec!["config", "restore", &after, "data", "--yes"];
+        slots.iter().for_each(|slot| args.extend(["--slot", slot]));
+        rig.run(&[&args[..], more].concat())
+    };
+    let without = restore(&[&slots[0], &slots[2]], &[]);
+    let cure = without.json_error()["cure"].to_string();
+    assert!(cure.contains(&format!("not with {left}")), "{without:?}");
+    without.refused(4, "members-missing");
+    for more in [
+        &[][..],
+        &["--dry-run"],
+        &["--accept-stale"],
+        &["--accept-stale", "--force"],
+    ] {
+        let refused = restore(&[&slots[0], &slots[1], &slots[2]], more);
+        let found = refused.json_error()["found"].to_string();
+        assert!(found.contains("it left before"), "{refused:?}");
+        refused.refused(4, "members-missing");
+    }
+    assert!(
+        bytes_of(&[right[0].clone(), left, right[2].clone()]) == raw,
+        "something was written"
+    );
+    // The way on: the device that took its place, or what is left of it.
+    let ours = rig.path("away");
+    let ours = format!("1={ours}");
+    restore(&[&slots[0], &ours, &slots[2]], &[]).ok();
+    rig.qemu_io("data", &["read -P 9 0 4M", "read -P 8 12M 64k"]);
+}
+
 #[test]
 fn a_backup_from_before_data_moved_is_not_taken_for_what_the_array_was_in_the_end() {
     let mut rig = Rig::new();

@@ -15,6 +15,7 @@
 
 mod age;
 pub(crate) mod pool_backup;
+mod slots;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +38,8 @@ use crate::daemon::array::opening;
 use crate::daemon::array::running::Running;
 use crate::daemon::events::Happened;
 use crate::daemon::service::Service;
-use crate::daemon::service::backup::age::{is_later, is_older, older, outdated, stale};
+use crate::daemon::service::backup::age::{is_later, outdated, stale};
+use crate::daemon::service::backup::slots::{Members, assign, named_device, not_replaced};
 use crate::daemon::state::Dir;
 use crate::daemon::state::heirs::{Begun, Heir};
 use crate::drives::find;
@@ -567,7 +569,16 @@ impl Service {
             }
         };
         let doubt = doubt.map(|slot| format!("slot {slot} was not in sync when it was backed up"));
-        let (slots, unlike) = assign(entry, &members, &remains, request, |told| {
+        let epoch = newest.as_ref().map_or(entry.epoch, |sb| sb.epoch.0);
+        let members = Members {
+            array: &entry.name,
+            by: newest
+                .as_ref()
+                .map_or("the backup", |_| "the newest superblock"),
+            uuids: &members,
+            epoch,
+        };
+        let (slots, unlike) = assign(&members, &remains, request, |told| {
             named_device(told, array, &definition)
         })?;
         let doubt = doubt.or(unlike);
@@ -575,7 +586,6 @@ impl Service {
         same_shape(&found, &definition.layout)?;
         not_replaced(&found, &members, &remains, request)?;
         let doubt = doubt.or_else(|| stale(&found));
-        let epoch = newest.as_ref().map_or(entry.epoch, |sb| sb.epoch.0);
         let doubt = doubt.or_else(|| outdated(epoch, &found));
         if let Some(why) = doubt.clone().filter(|_| !request.accept_stale) {
             return Err(Failure::new(Code::MembersDisagree, why));
@@ -664,153 +674,6 @@ fn is_in_its_slot(array: &ArrayJson, serves: bool, told: &SlotDevice) -> Result<
             format!("{omit}; {start}strake add {name} {quoted} takes it in, and rebuilds it")
         }
     };
-    Err(Failure::new(Code::MembersDisagree, found).cure(cure))
-}
-
-/// What a device that somebody put into a slot still carries of the array.
-fn named_device(told: &SlotDevice, array: ArrayUuid, definition: &Definition) -> Remains {
-    let path = absolute(&told.device);
-    let found = lost::look_at(&path, array, &definition.layout);
-    found.unwrap_or_else(|| Remains::nothing(&path))
-}
-
-/// The device of each slot: the one that carries its member, else the one that is named for it.
-/// With them a doubt about one that was named.
-type Assigned = (Vec<Option<Remains>>, Option<String>);
-
-fn assign(
-    entry: &BackupArrayJson,
-    members: &[MemberUuid],
-    remains: &[Remains],
-    request: &RestoreRequest,
-    look: impl Fn(&SlotDevice) -> Remains,
-) -> Result<Assigned, Failure> {
-    let carries = |member: MemberUuid| remains.iter().filter(move |r| r.member == Some(member));
-    let mut slots: Vec<Option<Remains>> = vec![None; members.len()];
-    let mut doubt = None;
-    for told in &request.slots {
-        let device = look(told);
-        let Some(&member) = members.get(usize::from(told.slot)) else {
-            let found = format!("{} has no slot {}", entry.name, told.slot);
-            return Err(Failure::new(Code::MemberNotFound, found));
-        };
-        is_no_other(told, &device, members)?;
-        // One that left while the other took its place is older; then the one that is named is
-        // right.
-        let left = |other: &&Remains| device.member.is_some() && is_older(other, &device);
-        if device.member != Some(member)
-            && let Some(other) = carries(member).find(|other| !left(other))
-        {
-            let (path, other, slot) = (device.path.display(), other.path.display(), told.slot);
-            let what = match device.member {
-                Some(_) => "the region map of a member that the backup does not name",
-                None => "no region map",
-            };
-            let found =
-                format!("{path} carries {what}; {other} carries that of the member in slot {slot}");
-            if device.member.is_some() {
-                let cure = format!("leave --slot {slot} away: {other} is taken");
-                return Err(Failure::new(Code::MembersDisagree, found).cure(cure));
-            }
-            doubt = Some(found);
-        }
-        slots[usize::from(told.slot)] = Some(device);
-    }
-    for (slot, member) in slots.iter_mut().zip(members) {
-        if slot.is_some() {
-            continue;
-        }
-        let mut carry = carries(*member);
-        *slot = carry.next().cloned();
-        if let (Some(a), Some(b)) = (&*slot, carry.next()) {
-            let (a, b) = (a.path.display(), b.path.display());
-            let found = format!("{a} and {b} are copies of one member");
-            let cure = "take one of them away, or name the right one: --slot N=DEV";
-            return Err(Failure::new(Code::MembersDisagree, found).cure(cure));
-        }
-    }
-    let missing: Vec<String> = (0..slots.len())
-        .filter(|&slot| slots[slot].is_none())
-        .map(|slot| slot.to_string())
-        .collect();
-    if !missing.is_empty() {
-        let mut found = format!(
-            "no device carries what was in slot {} of {}",
-            missing.join(", "),
-            entry.name
-        );
-        for other in strangers(remains, members) {
-            let path = other.path.display();
-            found += &format!("; {path} was a member of it that the backup does not name");
-        }
-        let cure = "if you know it: strake config restore FILE NAME --slot N=DEV";
-        return Err(Failure::new(Code::MembersMissing, found).cure(cure));
-    }
-    Ok((slots, doubt))
-}
-
-/// Devices that were members of the array and are none of these.
-fn strangers<'a>(
-    remains: &'a [Remains],
-    members: &'a [MemberUuid],
-) -> impl Iterator<Item = &'a Remains> {
-    let other = |r: &&Remains| r.member.is_some_and(|member| !members.contains(&member));
-    remains.iter().filter(other)
-}
-
-/// Refuses a device that says itself that it was in another slot.
-fn is_no_other(
-    told: &SlotDevice,
-    remains: &Remains,
-    members: &[MemberUuid],
-) -> Result<(), Failure> {
-    let was = members
-        .iter()
-        .position(|other| Some(*other) == remains.member);
-    let Some(was) = was.filter(|&was| was != usize::from(told.slot)) else {
-        return Ok(());
-    };
-    let (path, slot) = (remains.path.display(), told.slot);
-    let found = format!("{path} was in slot {was} by its own region map, not in slot {slot}");
-    Err(Failure::new(Code::MembersDisagree, found).cure("leave --slot away for it"))
-}
-
-/// Refuses what is certainly stale, whatever is accepted: a device that the backup does not name
-/// and that is older than the others; and, unless it is named by `--slot`, one that is older than a
-/// device which the backup does not name yet.
-fn not_replaced(
-    found: &[Remains],
-    members: &[MemberUuid],
-    remains: &[Remains],
-    request: &RestoreRequest,
-) -> Result<(), Failure> {
-    let Some((older, page)) = older(found) else {
-        return Ok(());
-    };
-    let slot = found.iter().position(|r| r.path == older.path);
-    let path = older.path.display();
-    let what =
-        format!("{path} left the array before the others: its region map is older (page {page})");
-    if older
-        .member
-        .is_some_and(|member| !members.contains(&member))
-    {
-        let found = format!("{what}, and the backup does not name it");
-        let cure =
-            "bring the device that took its place; members that are missing cannot be done without";
-        return Err(Failure::new(Code::MembersMissing, found).cure(cure));
-    }
-    let named = |told: &SlotDevice| Some(usize::from(told.slot)) == slot;
-    if request.slots.iter().any(named) {
-        return Ok(());
-    }
-    let Some(other) = strangers(remains, members).find(|other| is_older(older, other)) else {
-        return Ok(());
-    };
-    let (other, slot) = (other.path.display(), slot.unwrap_or(0));
-    let found = format!("{what}, and {other} joined it after the backup was taken");
-    let cure =
-        format!("if {other} took its place: --slot {slot}={other}; if not: --slot {slot}={path}");
     Err(Failure::new(Code::MembersDisagree, found).cure(cure))
 }
 
