@@ -260,7 +260,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use std::fs;
 
     fn refused(text: &str) -> String {
         parse(Path::new("strake.toml"), text)

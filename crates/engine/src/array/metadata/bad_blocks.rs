@@ -542,12 +542,12 @@ mod tests {
     #[test]
     fn a_region_whose_neighbour_is_listed_meanwhile_leaves_the_list_all_the_same() {
         let wide = (1..12).map(|n| 100 * n..100 * n + 3);
-        let mut list = list(&wide.chain([10..20]).collect::<Vec<_>>());
+        let mut list = list(&wide.chain(std::iter::once(10..20)).collect::<Vec<_>>());
         list.lost.blocks.insert(8..10);
         let region = Leaver::Region(RegionNo(1));
-        assert!(list.reserve(region, [10..20].into_iter()).is_ok());
+        assert!(list.reserve(region, std::iter::once(10..20)).is_ok());
         assert!(list.comes(20..21));
-        let middle = |n: u64| [100 * n + 1..100 * n + 2].into_iter();
+        let middle = |n: u64| std::iter::once(100 * n + 1..100 * n + 2);
         let taken = (1..12).filter(|&n| list.reserve(write(n), middle(n)).is_ok());
         assert_eq!(taken.collect::<Vec<_>>(), [1, 2, 3]);
         (1..4).for_each(|n| list.leaves(write(n)));
