@@ -122,6 +122,53 @@ impl Device {
         })
     }
 
+    /// What a member holds on a device that is shorter than it was, where all of its data lies
+    /// before the new end: the last copy of its superblock counts as lost. `None` of all others.
+    ///
+    /// # Errors
+    /// The device cannot be read.
+    pub fn read_cut_off(&self) -> Result<Option<MemberImage>, DeviceError> {
+        let bytes = self.info().bytes;
+        if bytes < 2 * SUPERBLOCK_BYTES as u64 {
+            return Ok(None);
+        }
+        let [first, last] = Layout::superblock_offsets(bytes);
+        let mut copy = Box::new([0; SUPERBLOCK_BYTES]);
+        self.read_at(first, &mut copy[..])?;
+        let Ok(mut superblock) = Superblock::decode(&copy[..], first) else {
+            return Ok(None);
+        };
+        let was = superblock.layout.device_bytes;
+        let [_, place] = Layout::superblock_offsets(was);
+        // Where less than 64 KiB went, the last copy is still where it was.
+        if self.read_at(place, &mut copy[..]).is_ok()
+            && let Ok(other) = Superblock::decode(&copy[..], place)
+            && (other.array, other.member) == (superblock.array, superblock.member)
+            && other.generation > superblock.generation
+        {
+            superblock = other;
+        }
+        // Data that moves lies in two shapes, of which the layout describes one.
+        if was <= bytes || superblock.moving.is_some() {
+            return Ok(None);
+        }
+        let Ok(layout) = superblock.layout.for_device(bytes, superblock.strip_bytes) else {
+            return Ok(None);
+        };
+        superblock.layout = layout;
+        let (map, map_whole) = self.read_map(&superblock).into_iter().unzip();
+        let unreadable = self.read_lists(&superblock.layout);
+        Ok(Some(MemberImage {
+            superblock,
+            copies: [(first, true), (last, false)],
+            copy_to_replace: 1,
+            emptied: Some(place),
+            map,
+            map_whole,
+            unreadable,
+        }))
+    }
+
     fn no_member(&self, error: SelectError, read: Option<DeviceError>) -> DeviceError {
         match (error, read) {
             (_, Some(read)) => read,

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{AlertFailingJson, JobJson, MemberJson, ScrubJson, VolumesJson};
+use crate::common::errors::FailureJson;
 
 /// An array, as `show` tells it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -79,6 +80,10 @@ pub(crate) struct ArrayJson {
     /// Devices that carry members of it and are not used.
     #[serde(default)]
     pub(crate) set_aside: Vec<SetAsideJson>,
+    /// Of a stopped array: how its members contradict each other (two devices carry one member, two
+    /// parts were started apart), and what starts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) conflict: Option<FailureJson>,
     pub(crate) jobs: Vec<JobJson>,
     /// What the last scrub that came to its end found.
     pub(crate) last_scrub: Option<ScrubJson>,

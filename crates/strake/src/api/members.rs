@@ -46,6 +46,9 @@ pub(crate) struct WasJson {
     pub(crate) cause: Option<String>,
     /// What the kernel answered to the I/O that failed.
     pub(crate) errno: Option<i32>,
+    /// Of a stopped array: what lies now on the device at that path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) holds: Option<String>,
 }
 
 /// What became of a member's I/Os that did not get through at once, since the start.

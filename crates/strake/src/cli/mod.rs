@@ -8,6 +8,7 @@ pub(crate) mod client;
 pub(crate) mod complete;
 pub(crate) mod output;
 pub(crate) mod paint;
+pub(crate) mod stopped;
 pub(crate) mod wait;
 
 use std::io::{IsTerminal, Write};

@@ -10,9 +10,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::api::*;
 use crate::cli::paint::{Mood, Paint};
+use crate::cli::stopped;
 use crate::common::errors::errno_text;
-use crate::common::shown;
-use crate::common::size;
+use crate::common::{shown, size};
 use crate::view::latency::LatenciesJson;
 
 /// Columns, as wide as they must be.
@@ -190,14 +190,6 @@ fn destroyed(array: &ArrayJson) -> String {
 
 pub(crate) fn destroyed_cure(uuid: &str) -> String {
     format!("strake destroy {uuid} wipes what is left, strake start --force {uuid} takes it back")
-}
-
-/// Why a stopped array cannot be started.
-pub(crate) fn too_few(array: &ArrayJson) -> &'static str {
-    match array.set_aside.is_empty() {
-        true => "too few members found to start it",
-        false => "too few of the members found can be used to start it",
-    }
 }
 
 /// How an array's drives wear.
@@ -420,7 +412,7 @@ fn summary(a: &ArrayJson, paint: Paint) -> String {
         1 => ", the last for an added parity alone".to_owned(),
         n => format!(", the last {n} for added parities alone"),
     };
-    let stopped = format!("stopped, {}", too_few(a));
+    let stopped = format!("stopped, {}", stopped::too_few(a));
     let state = match (a.state.as_str(), a.startable) {
         ("stopped", _) if a.destroyed.is_some() => "stopped, destroyed",
         ("stopped", Some(false)) => &stopped,
@@ -528,6 +520,7 @@ fn behind_members(a: &ArrayJson) -> String {
             aside.found, aside.cure
         ));
     }
+    text.push_str(&stopped::conflict(a));
     text.push_str(&retries(a));
     for member in &a.members {
         if let (Some(slot), Some(s)) = (member.slot, member.spare_in_s) {
@@ -566,6 +559,7 @@ fn was(slot: u8, was: &WasJson) -> String {
     }
     let why: Vec<String> = (was.cause.iter().cloned())
         .chain(was.errno.map(errno_text))
+        .chain(was.holds.iter().map(|now| format!("now {now}")))
         .collect();
     if !why.is_empty() {
         text.push_str(&format!(": {}", why.join(", ")));

@@ -433,7 +433,17 @@ fn start_one(
     if !args.dry_run {
         return context.array(&array);
     }
-    let state = format!("{} now", array.state);
+    let lost = |m: &&MemberJson| m.state != "in_sync";
+    let lost: Vec<String> = array
+        .members
+        .iter()
+        .filter(lost)
+        .filter_map(|m| Some(format!("slot {} {}", m.slot?, m.state)))
+        .collect();
+    let state = match lost.is_empty() || args.force || array.state != "stopped" {
+        true => format!("{} now", array.state),
+        false => format!("{} now, degraded then: {}", array.state, lost.join(", ")),
+    };
     context.would(&array.name, &would_start(&state, &array.would_wipe))
 }
 

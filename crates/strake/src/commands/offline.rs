@@ -36,9 +36,10 @@ use crate::daemon::service::upkeep::overwritten;
 use crate::daemon::service::volumes;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::{Dir, keep_placement, may_keep};
+use crate::drives::aside::cut_off;
 use crate::drives::destroy;
 use crate::drives::find;
-use crate::drives::find::FoundArray;
+use crate::drives::find::{FoundArray, FoundMember};
 use crate::drives::machine::answering;
 use crate::drives::machine::looks::Answers;
 use crate::drives::machine::sysfs;
@@ -299,7 +300,9 @@ pub(crate) fn destroy(
 ) -> Result<OutcomeJson, Failure> {
     let found = found(context, name)?;
     left::delete_unused(&context.dir, found.uuid, name, Before::Destroy, dry_run)?;
-    let destroyed = destroy::found(&found, dry_run)?;
+    let seats = context.dir.seats(found.uuid);
+    let last = |slot| seats.device_of(slot).map(Path::to_owned);
+    let destroyed = destroy::found(&found, last, dry_run)?;
     if dry_run {
         return Ok(service::outcome(name, false, &destroyed.what));
     }
@@ -455,10 +458,19 @@ pub(crate) fn examine(context: &Context, device: &Path) -> Ended {
     sysfs::identity(device)?;
     answering::need(&[device.to_owned()])?;
     let looked = find::look(device).map_err(|failure| match failure.code {
-        Code::Damaged => failure.cure(
-            "nothing of this member can be believed; strake scan shows whether the other members \
-             start the array",
-        ),
+        Code::Damaged => match find::members(&[device.to_owned()]).pop() {
+            // Its first copy is whole, and says of which array it is.
+            Some(FoundMember { trouble, image, .. }) => {
+                let why = trouble.unwrap_or(failure);
+                let name = &image.superblock.name;
+                let cure = format!("{}; strake show {name} says what else helps", why.cure);
+                why.cure(cure)
+            }
+            None => failure.cure(
+                "nothing of this member can be believed; strake scan shows whether the other \
+                 members start the array",
+            ),
+        },
         _ => failure,
     })?;
     let Some(image) = looked else {
@@ -506,7 +518,10 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         })?;
     }
     answering::need(&devices)?;
-    let found = find::pick(scan(context, &devices), name)?;
+    let mut found = find::pick(scan(context, &devices), name)?;
+    if !devices.is_empty() {
+        found = cut_off::counted(&found).unwrap_or(found);
+    }
     let told = |failure| opening::with_strangers(failure, &found, &devices);
     let how = Start {
         export: args.export.clone(),

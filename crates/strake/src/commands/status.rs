@@ -9,6 +9,7 @@ use crate::api::{ArrayJson, StatusJson};
 use crate::cli::client::Client;
 use crate::cli::output::{self, Table};
 use crate::cli::paint::{Mood, Paint};
+use crate::cli::stopped;
 use crate::cli::{Context, Ended, print, url};
 use crate::commands::{offline, shown_exit, worst_exit};
 use crate::common::errors::Exit;
@@ -68,7 +69,7 @@ fn remarks(array: &ArrayJson) -> Vec<String> {
     } else if let Some(date) = &array.destroyed {
         all.push(format!("destroyed here on {date}"));
     } else if shown_exit(array) == Exit::TooFew as u8 {
-        all.push(output::too_few(array).to_owned());
+        all.push(stopped::too_few(array).to_owned());
     }
     for failing in &array.alerts_failing {
         all.push(format!("alerts by {} are not delivered", failing.channel));

@@ -575,8 +575,8 @@ impl From<DeviceError> for Failure {
                 recorded_bytes,
                 ..
             } => failure.cure(format!(
-                "give it its {recorded_bytes} bytes back; what lay behind its end is lost, so \
-                 strake add NAME {} rebuilds it then",
+                "give it its {recorded_bytes} bytes back; strake scan names its array, and \
+                 strake show NAME what else helps; strake drive clean {} makes it a free device",
                 crate::common::quoted(&path)
             )),
             _ => failure,

@@ -14,6 +14,7 @@ use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::common::errors::{Code, Failure};
 use crate::common::partly::Partly;
+use crate::drives::find;
 use crate::drives::pool;
 use crate::drives::reused;
 use crate::drives::safety;
@@ -53,6 +54,13 @@ fn look_at(device: &Device) -> Result<Found, Failure> {
             member_text(&image.superblock),
             Some(Box::new(image.superblock)),
         ),
+        // It is no device of a pool: a copy of its superblock is whole.
+        Err(DeviceError::Shrunk { .. }) => {
+            let superblock = find::one_copy(device).map(|image| Box::new(image.superblock));
+            let was = superblock.as_deref().map(member_text);
+            let was = was.unwrap_or_else(|| "a member".to_owned());
+            (format!("{was}, on a device that shrank"), superblock)
+        }
         Err(error) => match (error, pool::label_of(device)?) {
             (_, Some(label)) => (format!("in the pool {}", label.name), None),
             (DeviceError::Damaged { .. }, None) => {
@@ -109,12 +117,15 @@ pub(crate) fn clean(paths: &[PathBuf]) -> Result<(Vec<Found>, Option<Failure>), 
 
 fn wipe(device: &Device, superblock: Option<&Superblock>) -> Result<(), Failure> {
     let mut places = Layout::superblock_offsets(device.info().bytes).to_vec();
-    // On a device that grew the last copy lies where it ended before.
-    places.extend(superblock.map(|sb| Layout::superblock_offsets(sb.layout.device_bytes)[1]));
+    // On a device that grew the last copy lies where it ended before; of one that shrank that place
+    // is gone.
+    let ended = superblock.map(|sb| Layout::superblock_offsets(sb.layout.device_bytes)[1]);
+    places.extend(ended.filter(|at| *at < device.info().bytes));
     // Asked before the first copy is gone.
     let all = reused::still_ours(device).is_ok();
     reused::wipe(device, &places)?;
-    if let Some(sb) = superblock.filter(|_| all) {
+    let is_there = |sb: &&Superblock| sb.layout.data_offset <= device.info().bytes;
+    if let Some(sb) = superblock.filter(|_| all).filter(is_there) {
         let from = sb.layout.map_offset;
         device.write_zeroes(from, sb.layout.data_offset - from)?;
         device.flush()?;

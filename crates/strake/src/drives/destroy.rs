@@ -33,10 +33,15 @@ pub(crate) struct Destroyed {
 }
 
 /// Wipes the superblocks of every member found, or says that it would.
+/// `last` is the device that a slot had last, where that is known.
 ///
 /// # Errors
 /// No member was wiped.
-pub(crate) fn found(found: &FoundArray, dry_run: bool) -> Result<Destroyed, Failure> {
+pub(crate) fn found(
+    found: &FoundArray,
+    last: impl Fn(u8) -> Option<PathBuf>,
+    dry_run: bool,
+) -> Result<Destroyed, Failure> {
     let open = |member: &find::FoundMember| Device::open(&member.path, OpenMode::Member);
     let usable = safety::hold_all(found.usable().map(|member| member.path.as_path()))?;
     let mut left: Vec<String> = Vec::new();
@@ -51,7 +56,7 @@ pub(crate) fn found(found: &FoundArray, dry_run: bool) -> Result<Destroyed, Fail
     let away = found
         .away()
         .into_iter()
-        .map(|(slot, uuid)| away_text(slot, uuid));
+        .map(|(slot, uuid)| away_text(slot, slot.and_then(&last), uuid));
     left.extend(away);
     if dry_run {
         let all = usable.iter().chain(aside.iter().map(|(device, _)| device));
@@ -117,9 +122,11 @@ impl Partly {
     }
 }
 
-fn away_text(slot: Option<u8>, uuid: MemberUuid) -> String {
+fn away_text(slot: Option<u8>, last: Option<PathBuf>, uuid: MemberUuid) -> String {
+    let last = last.map(|path| format!(", which had {}", path.display()));
+    let last = last.unwrap_or_default();
     match slot {
-        Some(slot) => format!("slot {slot} (member {uuid}) is not there"),
+        Some(slot) => format!("slot {slot}{last} (member {uuid}) is not there"),
         None => format!("a spare (member {uuid}) is not there"),
     }
 }

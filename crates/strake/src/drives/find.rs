@@ -24,14 +24,14 @@ use strake_runtime::{Device, DeviceError, MemberImage, OpenMode};
 
 use crate::api::{MemberJson, ScanDeviceJson, ScanJson, SetAsideJson};
 use crate::common::errors::{Code, Failure};
-use crate::common::{partly, quoted};
+use crate::common::{partly, quoted, size};
+use crate::drives::aside::{copies, cut_off};
 use crate::drives::machine::answering;
 use crate::drives::machine::looks::Looks;
 use crate::drives::machine::stack::Stack;
 use crate::drives::machine::sysfs;
 use crate::drives::pool::Pool;
 use crate::drives::reused;
-use crate::drives::safety;
 use crate::view;
 
 /// A member found.
@@ -46,6 +46,8 @@ pub(crate) struct FoundMember {
     pub(crate) trouble: Option<Failure>,
     /// Other names of the same drive.
     pub(crate) also: Vec<PathBuf>,
+    /// How large its device was, where that is shorter now and holds all of its data.
+    pub(crate) had_bytes: Option<u64>,
 }
 
 impl FoundMember {
@@ -54,6 +56,26 @@ impl FoundMember {
         match self.image.superblock.role {
             Role::Slot(slot) => Some(slot.0),
             Role::Spare => None,
+        }
+    }
+    /// It is set aside as an older copy of another device that was found.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.trouble
+            .as_ref()
+            .is_some_and(|why| why.code == Code::MemberTwice)
+    }
+    /// Its device is shorter than it was, and holds all of its data.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.had_bytes.is_some()
+    }
+    /// Why the engine does not use it, in words.
+    pub(crate) fn not_used_text(&self, why: &engine::Aside) -> String {
+        match (self.had_bytes, why) {
+            (Some(had), engine::Aside::Emptied { .. }) => format!(
+                "shrank from {had} to {} bytes: what lay behind its end is lost",
+                self.info.bytes
+            ),
+            _ => why.to_string(),
         }
     }
 }
@@ -78,13 +100,17 @@ impl Aside {
                      whole"
                 ))
             }
-            false => why,
+            false => cut_off::and_without(member, why),
         };
         Aside {
             path: member.path.clone(),
             slot: member.slot(),
             why,
         }
+    }
+    /// It is an older copy of another device that was found: nothing is missing without it.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.why.code == Code::MemberTwice
     }
     /// What is wrong, with the path and the slot.
     pub(crate) fn text(&self) -> String {
@@ -108,7 +134,7 @@ impl Aside {
 }
 
 /// Something that is not ours lies on it.
-fn is_foreign(why: &Failure) -> bool {
+pub(crate) fn is_foreign(why: &Failure) -> bool {
     matches!(why.code, Code::DevicePartitioned | Code::ForeignSignature)
 }
 
@@ -204,6 +230,10 @@ impl FoundArray {
     pub(crate) fn usable(&self) -> impl Iterator<Item = &FoundMember> {
         self.members.iter().filter(|m| m.trouble.is_none())
     }
+    /// Two devices carry one member of it.
+    pub(crate) fn is_twice(&self) -> bool {
+        matches!(self.selection, Err(SelectError::DuplicateMember { .. }))
+    }
     /// Members that are set aside, with what can be done while the array does not serve.
     pub(crate) fn aside(&self) -> Vec<Aside> {
         let troubled = |m: &FoundMember| Some(Aside::of(m, m.trouble.clone()?));
@@ -213,17 +243,64 @@ impl FoundArray {
             Readiness::Complete | Readiness::Degraded => None,
             Readiness::Incomplete | Readiness::Conflicting => self.to_do(&foreign),
         };
+        // As long as it does not start, nothing is to be written over what it may need.
+        if !matches!(self.readiness(), Readiness::Complete | Readiness::Degraded) {
+            let cut = cut_off::believable(self);
+            let way = self.way_on(&[]);
+            let troubled = self.members.iter().filter(|m| m.trouble.is_some());
+            for (aside, member) in all.iter_mut().zip(troubled) {
+                if let Some(why) = member.trouble.as_ref().filter(|_| cut_off::shrank(member)) {
+                    let way = way.clone().filter(|_| cut.contains(&member.path.as_path()));
+                    aside.why.cure = way.unwrap_or_else(|| why.cure.clone());
+                }
+            }
+        }
         for aside in all.iter_mut().filter(|aside| is_foreign(&aside.why)) {
             let name = self.name();
             let then = || format!("strake start {name} serves it without; {}", aside.why.cure);
             aside.why.cure = cure.clone().unwrap_or_else(then);
         }
-        all.extend(self.not_used_where(is_unfit).map(|(member, why)| Aside {
+        all.extend(self.not_used_where(|_| true).map(|(member, why)| Aside {
             path: member.path.clone(),
             slot: member.slot(),
-            why: unfit(&member.path, why),
+            why: match is_unfit(&why) {
+                true => unfit(&member.path, why),
+                false => self.not_believed(member, why),
+            },
         }));
         all
+    }
+    /// The devices that a start with force is to name: those that were cut off are believed only
+    /// there.
+    pub(crate) fn to_name(&self) -> String {
+        match self.usable().any(FoundMember::is_cut_off) {
+            true => self
+                .usable()
+                .map(|m| format!(" {}", quoted(&m.path)))
+                .collect(),
+            false => String::new(),
+        }
+    }
+    /// Why a member is not used that holds a state from before, or lost a superblock.
+    fn not_believed(&self, member: &FoundMember, why: engine::Aside) -> Failure {
+        let (name, path) = (self.name(), quoted(&member.path));
+        let found = format!("{} {}", member.path.display(), member.not_used_text(&why));
+        let starts = matches!(self.readiness(), Readiness::Complete | Readiness::Degraded);
+        let cure = match (starts, self.starts_by_force()) {
+            (true, _) => format!(
+                "strake start {name} serves without it, and strake add {name} {path} rebuilds it \
+                 then"
+            ),
+            (false, true) => format!(
+                "bring the other members; or, where members that lost a superblock are believed: \
+                 strake start --force {name}{}, and check the data",
+                self.to_name()
+            ),
+            (false, false) => self
+                .cure_of_unused()
+                .unwrap_or_else(|| "bring the other members".to_owned()),
+        };
+        Failure::new(Code::NotKept, found).cure(cure)
     }
     /// Members that the selection believes and the engine would not use, for reasons like these.
     fn not_used_where(
@@ -232,14 +309,6 @@ impl FoundArray {
     ) -> impl Iterator<Item = (&FoundMember, engine::Aside)> {
         let each = self.members.iter().zip(&self.not_used);
         each.filter_map(move |(member, why)| Some((member, why.filter(|why| wanted(why))?)))
-    }
-    /// Why the engine uses less than was found, in words.
-    fn not_used_text(&self) -> String {
-        let texts = self.not_used_where(|why| !is_unfit(why)).map(|(m, why)| {
-            let slot = m.slot().unwrap_or_default();
-            format!("; {} (slot {slot}) {why}", m.path.display())
-        });
-        texts.collect()
     }
     /// What an administrator can do about members that are found and that the engine does not use;
     /// `None` where nothing but others can help.
@@ -269,78 +338,23 @@ impl FoundArray {
             .iter()
             .map(|(_, m)| m.path.display().to_string())
             .collect();
+        let know = size::verb(shown.len(), "knows", "know");
         let shown = shown.join(", ");
         let older: Vec<FoundMember> = older.into_iter().map(|(_, m)| m.clone()).collect();
         let name = self.name();
         let alone = group(older).pop()?;
         if !matches!(alone.readiness(), Readiness::Complete | Readiness::Degraded) {
             return Some(format!(
-                "{shown} knows a newer state: bring the other members as they were then"
+                "{shown} {know} a newer state: bring the other members as they were then"
             ));
         }
         Some(format!(
-            "{shown} knows a newer state: bring the other members as they were then; or, to give \
+            "{shown} {know} a newer state: bring the other members as they were then; or, to give \
              that up: strake start {name} {paths} serves the older state, and strake drive clean \
              {wiped} makes it the only one, before the next start: that may take both for one"
         ))
     }
 
-    /// Of these devices, which a user named, those that carry no member of this array, each with
-    /// what it holds.
-    pub(crate) fn strangers(&self, named: &[PathBuf]) -> Vec<String> {
-        let same = |path: &Path, other: &Path| {
-            let of = |path: &Path| sysfs::identity(path).ok();
-            path == other || of(path).is_some_and(|one| of(other) == Some(one))
-        };
-        let is_member = |path: &Path| {
-            let mut all = self.members.iter();
-            all.any(|m| same(path, &m.path) || m.also.iter().any(|also| same(path, also)))
-        };
-        let others = named
-            .iter()
-            .filter(|path| !path.is_dir() && !is_member(path));
-        others.map(|path| what_lies_on(path)).collect()
-    }
-
-    /// How data comes back that is whole under a table of partitions.
-    pub(crate) fn way_on(&self, aside: &[Aside]) -> Option<String> {
-        let table = |aside: &&Aside| {
-            aside.why.code == Code::DevicePartitioned && safety::only_tables(&aside.path)
-        };
-        let mut tables = aside.iter().filter(table).peekable();
-        tables.peek()?;
-        let usable = self.usable().map(|m| &m.path);
-        let all = usable.chain(tables.map(|aside| &aside.path));
-        let all: Vec<String> = all.map(|path| quoted(path)).collect();
-        Some(format!(
-            "if nothing but the table of partitions was written: strake start --force {} {}",
-            self.name(),
-            all.join(" ")
-        ))
-    }
-
-    /// What an administrator can do with members that are set aside.
-    pub(crate) fn to_do(&self, aside: &[Aside]) -> Option<String> {
-        let code = |code| aside.iter().filter(move |aside| aside.why.code == code);
-        if let Some(way) = self.way_on(aside) {
-            return Some(way);
-        }
-        let foreign = code(Code::ForeignSignature).map(|aside| quoted(&aside.path));
-        let foreign: Vec<String> = foreign.collect();
-        if !foreign.is_empty() {
-            return Some(format!(
-                "bring the other members; or, if nothing but these signatures was written: wipefs \
-                 -a {}; strake start {}",
-                foreign.join(" "),
-                self.name()
-            ));
-        }
-        let damaged = quoted(&code(Code::Damaged).next()?.path);
-        Some(format!(
-            "strake examine {damaged} tells what is damaged; a device that shrank needs its size \
-             back; bring the other members"
-        ))
-    }
     /// Members that its table calls live, and of those the ones that were found and are believed.
     pub(crate) fn believed(&self) -> (Vec<MemberUuid>, Vec<MemberUuid>) {
         let table = &self.authority().image.superblock.slots;
@@ -383,8 +397,20 @@ impl FoundArray {
             (readiness, _) => readiness.as_str(),
         }
     }
+    /// Whether a start with force, which believes members that lost a superblock where too few are
+    /// left without them, starts what does not start without it.
+    pub(crate) fn starts_by_force(&self) -> bool {
+        let is_emptied = |why: &engine::Aside| matches!(why, engine::Aside::Emptied { .. });
+        let believed = self.readiness_if(is_emptied).0;
+        self.readiness() == Readiness::Incomplete
+            && matches!(believed, Readiness::Complete | Readiness::Degraded)
+    }
     /// Whether it can be started, and whether a slot of it has no device in sync.
     fn readiness_and_loss(&self) -> (Readiness, bool) {
+        self.readiness_if(|_| false)
+    }
+    /// The same, with members counted that the engine would not use for reasons like these.
+    fn readiness_if(&self, counts: impl Fn(&engine::Aside) -> bool) -> (Readiness, bool) {
         let selection = match &self.selection {
             Ok(selection) => selection,
             Err(SelectError::AuthorityAbsent { .. } | SelectError::NoMembers) => {
@@ -397,7 +423,9 @@ impl FoundArray {
         let mut lost = vec![false; sb.slots.len()];
         for (slot, record) in sb.slots.iter().enumerate() {
             let here = match selection.slots.get(slot) {
-                Some(Finding::Believed(index)) => self.not_used[*index].is_none(),
+                Some(Finding::Believed(index)) => {
+                    self.not_used[*index].is_none_or(|why| counts(&why))
+                }
                 _ => false,
             };
             expected_absent |= record.state.is_live() && !here;
@@ -457,15 +485,14 @@ impl FoundArray {
             spares_found,
             state: self.as_str().to_owned(),
             reason: match (&self.selection, readiness) {
-                _ if readiness == Readiness::Incomplete && !aside.is_empty() => Some(format!(
-                    "{too_few}{}; set aside: {}",
-                    self.not_used_text(),
-                    aside_text(&aside)
-                )),
-                (Err(error), _) => Some(error.to_string()),
-                (Ok(_), Readiness::Incomplete) => {
-                    Some(format!("{too_few}{}", self.not_used_text()))
+                _ if readiness == Readiness::Incomplete && !aside.is_empty() => {
+                    Some(format!("{too_few}; set aside: {}", aside_text(&aside)))
                 }
+                (Err(error), _) => {
+                    let why = copies::conflict(self).map(|why| why.found);
+                    Some(why.unwrap_or_else(|| error.to_string()))
+                }
+                (Ok(_), Readiness::Incomplete) => Some(too_few.to_owned()),
                 _ => None,
             },
             destroyed: None,
@@ -567,7 +594,16 @@ impl FoundArray {
                 continue;
             };
             match found.state.as_str() {
-                "stale" => member.state = found.state,
+                // Of two devices that carry one member nobody knows which it is; the others are not
+                // in doubt.
+                "conflicting" if self.is_twice() => {
+                    let own = &self.members[index].image.superblock.member;
+                    let same = |m: &&FoundMember| m.image.superblock.member == *own;
+                    if self.usable().filter(same).count() > 1 {
+                        (member.state, member.device) = (found.state, None);
+                    }
+                }
+                "stale" | "conflicting" => member.state = found.state,
                 // As any other that is set aside.
                 "set_aside" if member.device.as_ref() == Some(&found.device) => {
                     (member.state, member.device) = ("missing".to_owned(), None);
@@ -581,21 +617,9 @@ impl FoundArray {
                 Readiness::Complete | Readiness::Degraded
             )),
             set_aside: self.aside().iter().map(Aside::json).collect(),
+            conflict: copies::conflict(self).map(|why| why.json()),
             ..told
         }
-    }
-}
-
-/// What a device holds that is no member of an array that it was named for.
-fn what_lies_on(path: &Path) -> String {
-    let shown = path.display();
-    match look(path) {
-        Ok(Some(image)) => format!("{shown} is a member of {}", image.superblock.name),
-        Ok(None) => match safety::nothing_foreign(path) {
-            Err(failure) if is_foreign(&failure) => failure.found,
-            _ => format!("{shown} holds no superblock"),
-        },
-        Err(failure) => failure.found,
     }
 }
 
@@ -738,6 +762,7 @@ fn member_at(path: &Path) -> Result<Option<FoundMember>, PathBuf> {
         info,
         trouble,
         also: Vec::new(),
+        had_bytes: None,
     };
     let nothing = |error: &DeviceError| match is_unread(error) {
         true => Err(path.to_owned()),
@@ -756,8 +781,13 @@ fn member_at(path: &Path) -> Result<Option<FoundMember>, PathBuf> {
             Ok(Some(found(image, device.info(), trouble)))
         }
         Err(DeviceError::NotStrake(_)) => Ok(None),
-        Err(error) => match one_copy(&device) {
-            Some(image) => Ok(Some(found(image, device.info(), Some(error.into())))),
+        Err(error) => match cut_off::read(&device, &error).or_else(|| one_copy(&device)) {
+            Some(image) => {
+                let had_bytes = cut_off::had_bytes(&image, &error);
+                let why = cut_off::why(&image, error);
+                let found = found(image, device.info(), Some(why));
+                Ok(Some(FoundMember { had_bytes, ..found }))
+            }
             None => {
                 tracing::debug!(device = %path.display(), %error, "not read");
                 nothing(&error)
@@ -768,7 +798,7 @@ fn member_at(path: &Path) -> Result<Option<FoundMember>, PathBuf> {
 
 /// A superblock of a device without a believable copy: it tells which member it was, and nothing
 /// else.
-fn one_copy(device: &Device) -> Option<MemberImage> {
+pub(crate) fn one_copy(device: &Device) -> Option<MemberImage> {
     let offsets = Layout::superblock_offsets(device.info().bytes);
     let superblock = offsets.iter().find_map(|&offset| {
         let mut bytes = [0; SUPERBLOCK_BYTES];
@@ -817,6 +847,7 @@ pub(crate) fn group(members: Vec<FoundMember>) -> Vec<FoundArray> {
     let mut arrays: Vec<FoundArray> = by_array
         .into_iter()
         .map(|(uuid, mut members)| {
+            copies::set_older_aside(&mut members);
             members.sort_by_key(|m| m.trouble.is_some());
             let usable = members.iter().filter(|m| m.trouble.is_none());
             let superblocks: Vec<Superblock> = usable.map(|m| m.image.superblock.clone()).collect();

@@ -5,6 +5,7 @@
 //! absent: members in service (runtime).
 
 pub(crate) mod alias;
+pub(crate) mod aside;
 pub(crate) mod clean;
 pub(crate) mod destroy;
 pub(crate) mod find;

@@ -306,6 +306,7 @@ pub(crate) fn job(job: &JobStatus) -> JobJson {
 /// What a superblock alone tells of an array that does not run.
 fn blank(sb: &Superblock) -> ArrayJson {
     ArrayJson {
+        conflict: None,
         not_found: false,
         alerts_failing: Vec::new(),
         name: sb.name.to_string(),

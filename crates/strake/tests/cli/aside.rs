@@ -242,7 +242,7 @@ fn an_array_that_was_destroyed_does_not_come_back_with_a_member_that_was_away() 
     let done = rig.run(&["destroy", "data", "--yes"]).ok().json();
     let what = done["what"].as_str().expect("it is said");
     assert!(
-        what.contains("slot 1") && what.contains("still carry"),
+        what.contains(&format!("slot 1, which had {}", devices[1])) && what.contains("still carry"),
         "{done}"
     );
     rig.stop_daemon();
@@ -266,6 +266,14 @@ fn an_array_that_was_destroyed_does_not_come_back_with_a_member_that_was_away() 
     let refused = rig.run(&["start", "data"]);
     assert!(refused.err.contains("destroyed here on 20"), "{refused:?}");
     refused.refused(4, "array-destroyed");
+    // No command sends a user to the start, which refuses.
+    for args in [
+        &["fail", "data", "0"][..],
+        &["grow", "data"],
+        &["scrub", "data", "start"],
+    ] {
+        rig.run(args).refused(4, "array-destroyed");
+    }
     rig.run(&["start", "--foreground", "data", &devices[1]])
         .refused(4, "array-destroyed");
     // Somebody may want it after all.
@@ -380,18 +388,118 @@ fn of_two_copies_of_a_member_it_is_told_which_is_the_older_one() {
     };
     let (now, then) = (generation(&devices[1]), generation(&copy));
     assert!(then < now);
-    let mut args = vec!["start", "a", &copy];
-    args.extend(devices.iter().map(String::as_str));
+    // The only other member proves nothing of the two: it is not there.
+    let args = ["start", "a", &copy, &devices[1]];
     let refused = rig.run(&args).refused(4, "member-found-twice").json_error();
     let found = refused["found"].as_str().expect("text");
     for (path, generation) in [(&devices[1], now), (&copy, then)] {
         let told = format!("{path} (slot 1, epoch 1, generation {generation})");
         assert!(found.contains(&told), "{found}");
     }
-    // What it advises works.
-    let mut args = vec!["start", "a"];
+    let mut args = vec!["start", "a", &copy];
     args.extend(devices.iter().map(String::as_str));
+    let array = rig.run(&args).ok().json();
+    assert_eq!(array["set_aside"][0]["device"], copy, "{array}");
+}
+
+/// The copy kept the array down, and `show` said that the copy was the member.
+#[test]
+fn an_older_copy_beside_a_member_is_set_aside_and_the_array_starts_by_itself() {
+    let mut rig = Rig::new();
+    let Some(devices) = stopped(&mut rig, "5", 3) else {
+        return;
+    };
+    let copy = rig.path("copy");
+    fs::copy(&devices[1], &copy).expect("copied");
+    rig.run(&["start", "data"]).ok();
+    rig.run(&["set", "data", "degraded=never"]).ok();
+    rig.qemu_io("data", &["write -P 8 0 4M", "flush"]);
+    rig.stop_daemon();
+    rig.start_daemon_with(&["--scan", &copy]);
+    rig.until_state("data", "optimal");
+    rig.qemu_io("data", &["read -P 8 0 4M"]);
+    let shown = rig.show("data");
+    assert_eq!(shown["members"][1]["device"], devices[1], "{shown}");
+    let aside = &shown["set_aside"][0];
+    assert_eq!(aside["device"], copy, "{shown}");
+    let found = aside["found"].as_str().expect("a text");
+    assert!(
+        found.contains("older copy of") && found.contains(&devices[1]),
+        "{found}"
+    );
+    // What it advises.
+    rig.run(&["stop", "data"]).ok();
+    rig.run(&["drive", "clean", &copy, "--yes"]).ok();
+}
+
+/// `show` said that too few members were found, and `doctor` that others were to be plugged in.
+#[test]
+fn two_devices_that_carry_one_member_are_both_named_with_the_way_on() {
+    let mut rig = Rig::new();
+    let Some(devices) = stopped(&mut rig, "5", 3) else {
+        return;
+    };
+    let copy = rig.path("copy");
+    fs::copy(&devices[1], &copy).expect("copied");
+    rig.stop_daemon();
+    rig.start_daemon_with(&["--scan", &copy]);
+    rig.until("a refusal", || {
+        told(&rig.events(), "start_refused").is_some()
+    });
+    let shown = rig.show("data");
+    let states: Vec<&Value> = (0..3)
+        .map(|slot| &shown["members"][slot]["state"])
+        .collect();
+    assert_eq!(states, ["in_sync", "conflicting", "in_sync"], "{shown}");
+    assert_eq!(shown["members"][1]["device"], Value::Null, "{shown}");
+    assert_eq!(shown["conflict"]["code"], "member-found-twice", "{shown}");
+    for text in [&shown["conflict"]["found"], &shown["conflict"]["cure"]] {
+        let text = text.as_str().expect("a text");
+        assert!(text.contains(&copy) && text.contains(&devices[1]), "{text}");
+    }
+    let human = |args: &[&str]| rig.run_command(rig.command().args(args)).out;
+    for args in [&["show", "data"][..], &["status", "data"], &["doctor"]] {
+        let out = human(args);
+        assert!(out.contains("two devices carry one member"), "{out}");
+        assert!(!out.contains("too few"), "{out}");
+    }
+    assert!(human(&["doctor"]).contains(&copy));
+    // The first of the two commands that it advises: the original, or the copy, which is the same.
+    let command = format!("strake start data {} {} {}", devices[0], devices[2], copy);
+    let cure = shown["conflict"]["cure"].as_str().expect("a cure");
+    let advised: Vec<&str> = cure
+        .match_indices("strake start")
+        .map(|(at, _)| &cure[at..])
+        .collect();
+    assert_eq!(advised.len(), 2, "{cure} {command}");
+    let args = advised[1].split(' ').skip(1).collect::<Vec<&str>>();
     rig.run(&args).ok();
+    rig.qemu_io("data", &["read -P 7 0 4M"]);
+}
+
+/// It was called a device that was not found.
+#[test]
+fn a_device_that_was_overwritten_is_named_with_what_it_holds() {
+    let mut rig = Rig::new();
+    let Some(devices) = stopped(&mut rig, "5", 4) else {
+        return;
+    };
+    for device in &devices[1..3] {
+        let file = File::options().write(true).open(device).expect("opened");
+        file.set_len(0).expect("cut");
+        file.set_len(64 << 20).expect("zeros");
+    }
+    let refused = rig.run(&["start", "data"]).refused(4, "members-missing");
+    let found = refused.json_error()["found"].to_string();
+    let shown = rig.show("data");
+    for (slot, device) in devices.iter().enumerate().take(3).skip(1) {
+        let now = format!("{device} holds no superblock");
+        assert!(
+            found.contains(&format!("(it had {device}, which is there: {now})")),
+            "{found}"
+        );
+        assert_eq!(shown["members"][slot]["was"]["holds"], now, "{shown}");
+    }
 }
 
 #[test]

@@ -214,6 +214,144 @@ fn a_member_cut_short_and_grown_again_while_it_was_stopped_is_out() {
     assert!(rig.events().iter().all(|e| e["event"] != "member_kept"));
 }
 
+/// A controller or a partition that ends a little earlier: all data is there, and three advices led
+/// nowhere.
+#[test]
+fn members_that_are_all_a_little_shorter_are_believed_when_they_are_named() {
+    // Less than 64 KiB: the last superblock is still where it was.
+    for cut in [4096, 128 << 10] {
+        let mut rig = Rig::new();
+        rig.start_daemon();
+        let files = rig.files(3);
+        rig.create("data", "5", NBD, &files).ok();
+        if rig.qemu_io("data", B).is_none() {
+            return;
+        }
+        let backup = rig.path("backup.json");
+        rig.run(&["config", "backup", &backup]).ok();
+        rig.run(&["stop", "data"]).ok();
+        let bytes = fs::metadata(&files[1]).expect("it is there").len();
+        files.iter().for_each(|file| resize(file, bytes - cut));
+        let way = format!("strake start --force data {}", files.join(" "));
+        for args in [
+            &["start", "data"][..],
+            &["config", "restore", &backup, "--yes"],
+        ] {
+            let refused = rig.run(args).refused(4, "members-missing");
+            let cure = refused.json_error()["cure"].to_string();
+            assert!(cure.contains(&way), "{refused:?}");
+        }
+        let shown = rig.show("data");
+        let cure = shown["set_aside"][0]["cure"].to_string();
+        assert!(cure.contains(&way) && !cure.contains("clean"), "{shown}");
+        let examined = rig
+            .run(&["examine", &files[0]])
+            .refused(1, "metadata-damaged");
+        assert!(
+            examined.err.contains(&format!("its {bytes} bytes back")),
+            "{examined:?}"
+        );
+        // By force alone it does not start: they are to be named, and it asks.
+        rig.run(&["start", "data", "--force", "--yes"])
+            .refused(4, "members-missing");
+        let named: Vec<&str> = files.iter().map(String::as_str).collect();
+        let force = [&["start", "data", "--force"], &named[..]].concat();
+        rig.run(&force).refused(4, "not-confirmed");
+        rig.run(&[&["start", "data", "--yes"], &named[..]].concat())
+            .refused(4, "members-emptied");
+        rig.run(&[&force[..], &["--yes"]].concat()).ok();
+        rig.qemu_io("data", IS_B);
+        rig.until("the event", || {
+            said(&rig, "member_believed", "cause", "start --force")
+        });
+        rig.run(&["stop", "data"]).ok();
+        rig.run(&["start", "data"]).ok();
+        assert_eq!(rig.show("data")["state"], "optimal");
+        rig.run(&["fail", "data", "0"]).ok();
+        rig.qemu_io("data", IS_B);
+    }
+}
+
+#[test]
+fn members_that_lost_data_with_their_ends_are_not_believed() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(3);
+    rig.create("data", "5", NBD, &files).ok();
+    rig.run(&["stop", "data"]).ok();
+    files.iter().for_each(|file| resize(file, 32 << 20));
+    let named: Vec<&str> = files.iter().map(String::as_str).collect();
+    let force = [&["start", "data", "--force", "--yes"], &named[..]].concat();
+    let refused = rig.run(&force).refused(4, "members-missing");
+    let cure = refused.json_error()["cure"].to_string();
+    assert!(
+        cure.contains("67108864 bytes back") && !cure.contains("--force"),
+        "{cure}"
+    );
+}
+
+/// The way on that a degraded array names for a member that shrank.
+#[test]
+fn a_member_that_shrank_is_cleaned_and_taken_in_as_a_new_device() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(3);
+    rig.create("data", "5", NBD, &files).ok();
+    rig.run(&["stop", "data"]).ok();
+    resize(&files[1], (64 << 20) - 4096);
+    assert_eq!(rig.run(&["start", "data"]).code, 5);
+    let cure = rig.show("data")["set_aside"][0]["cure"].to_string();
+    for advised in ["drive clean", "add data"] {
+        assert!(
+            cure.contains(&format!("strake {advised} {}", files[1])),
+            "{cure}"
+        );
+    }
+    rig.run(&["drive", "clean", &files[1], "--yes"]).ok();
+    rig.run(&["add", "data", &files[1]]).ok();
+    rig.until_state("data", "optimal");
+}
+
+/// The refusal did not name the force that starts it, and `show` did not say why one is stale.
+#[test]
+fn one_older_and_one_emptied_member_start_by_the_force_that_the_refusal_names() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(3);
+    rig.create("data", "5", NBD, &files).ok();
+    let wrote = rig.qemu_io("data", B).is_some();
+    rig.run(&["stop", "data"]).ok();
+    let copy = rig.path("copy");
+    fs::copy(&files[0], &copy).expect("copied");
+    rig.run(&["start", "data"]).ok();
+    rig.run(&["stop", "data"]).ok();
+    fs::copy(&copy, &files[0]).expect("put back");
+    fs::remove_file(&copy).expect("removed");
+    let dry = rig.run_command(rig.command().args(["start", "data", "--dry-run"]));
+    assert!(dry.out.contains("degraded then: slot 0 stale"), "{dry:?}");
+    let aside = rig.show("data")["set_aside"][0].clone();
+    assert!(
+        aside["found"].to_string().contains("is an older image"),
+        "{aside}"
+    );
+    let file = File::options().write(true).open(&files[1]).expect("there");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0; 8192], 0).expect("wiped");
+    let refused = rig.run(&["start", "data"]).refused(4, "members-emptied");
+    let cure = refused.json_error()["cure"].to_string();
+    assert!(cure.contains("strake start --force data"), "{cure}");
+    let shown = rig.show("data");
+    let aside = |slot: usize| shown["set_aside"][slot]["found"].to_string();
+    assert!(aside(0).contains("is an older image"), "{shown}");
+    assert!(
+        aside(1).contains("has no superblock at byte 4096"),
+        "{shown}"
+    );
+    assert_eq!(rig.run(&["start", "data", "--force", "--yes"]).code, 5);
+    if wrote {
+        rig.qemu_io("data", IS_B);
+    }
+}
+
 /// RAID 0 can do without none: it is refused, and a person may say that all else is whole.
 #[test]
 fn a_wiped_beginning_of_a_member_of_raid_0_needs_force() {

@@ -2,6 +2,7 @@
 
 use crate::api::{ArrayJson, FindingJson, MemberJson, PoolJson, SettingsJson};
 use crate::cli::output;
+use crate::cli::stopped;
 use crate::commands::doctor::Facts;
 use crate::commands::shown_exit;
 use crate::common::errors::Exit;
@@ -132,8 +133,16 @@ fn state(array: &ArrayJson, say: Say<'_>) {
             );
         }
         _ if shown_exit(array) == Exit::TooFew as u8 => {
-            let what = format!("it is stopped, {}", output::too_few(array));
+            let what = format!("it is stopped, {}", stopped::too_few(array));
+            let what = match &array.conflict {
+                Some(why) => format!("{what}: {}", why.found),
+                None => what,
+            };
             let cure = match array.set_aside.is_empty() {
+                _ if array.conflict.is_some() => {
+                    let why = array.conflict.as_ref();
+                    why.map_or_else(String::new, |why| why.cure.clone())
+                }
                 true => "strake scan says which were found; plug in the others".to_owned(),
                 false => format!("strake start {name} says what keeps them from use"),
             };

@@ -20,12 +20,14 @@ use std::time::{Duration, Instant};
 
 use strake_engine::StartError;
 use strake_format::{Slot, SlotRecord};
-use strake_runtime::{Device, MemberImage, OpenMode, ServeError};
+use strake_runtime::{Device, DeviceError, MemberImage, OpenMode, ServeError};
 
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
 use crate::daemon::array::running::Start;
 use crate::daemon::array::seats::Seats;
+use crate::drives::aside::advice;
+use crate::drives::aside::{copies, cut_off};
 use crate::drives::find::{Aside, FoundArray, FoundMember, aside_text};
 use crate::drives::machine::sysfs;
 use crate::drives::reused;
@@ -93,7 +95,13 @@ fn one(
     safety::not_in_use(sysfs::identity(path)?, path)?;
     let patience = give_up.saturating_duration_since(Instant::now());
     let device = Device::open_within(path, OpenMode::Member, patience)?;
-    let image = device.read_member()?;
+    let image = match (device.read_member(), member.is_cut_off()) {
+        // An administrator named it.
+        (Err(error @ DeviceError::Shrunk { .. }), true) => {
+            cut_off::read(&device, &error).ok_or(error)?
+        }
+        (read, _) => read?,
+    };
     if image.superblock.array != found.uuid {
         let other = format!("{} is now a member of another array", path.display());
         return Err(Failure::new(Code::MemberOfArray, other));
@@ -175,7 +183,13 @@ fn absent(found: &FoundArray, seats: &Seats) -> String {
     let absent = (0..).zip(rows).filter(|(_, row)| !is_there(row));
     let texts: Vec<String> = absent
         .map(|(slot, _)| match seats.device_of(slot) {
-            Some(device) => format!("{slot} (it had {})", device.display()),
+            Some(device) => match advice::lies_at(device) {
+                Some(now) => format!(
+                    "{slot} (it had {}, which is there: {now})",
+                    device.display()
+                ),
+                None => format!("{slot} (it had {})", device.display()),
+            },
             None => slot.to_string(),
         })
         .collect();
@@ -195,13 +209,17 @@ fn with_paths(error: ServeError, found: &FoundArray, seats: &Seats) -> Failure {
     else {
         return error.into();
     };
-    let path = |slot: Slot| {
+    let text = |slot: Slot, why: &strake_engine::Aside| {
         let member = found.usable().find(|m| m.slot() == Some(slot.0));
-        member.map_or_else(|| "the member".to_owned(), |m| m.path.display().to_string())
+        match member {
+            Some(m) => (m.path.display().to_string(), m.not_used_text(why)),
+            None => ("the member".to_owned(), why.to_string()),
+        }
     };
-    let texts = aside
-        .iter()
-        .map(|(slot, why)| format!("; {} of slot {} {why}", path(*slot), slot.0));
+    let texts = aside.iter().map(|(slot, why)| {
+        let (path, why) = text(*slot, why);
+        format!("; {path} of slot {} {why}", slot.0)
+    });
     let texts: String = texts.collect();
     let refused = |aside| StartError::TooFewMembers {
         missing,
@@ -214,7 +232,12 @@ fn with_paths(error: ServeError, found: &FoundArray, seats: &Seats) -> Failure {
         found: all,
         ..Failure::from(refused(aside))
     };
+    let failure = by_force(failure, found);
     match (found.cure_of_unused(), absent.is_empty()) {
+        (Some(cure), true) if found.starts_by_force() => {
+            let both = format!("{}; or: {cure}", failure.cure);
+            failure.cure(both)
+        }
         (Some(cure), true) => failure.cure(cure),
         (Some(cure), false) => {
             let both = format!("{}; of those that are there: {cure}", failure.cure);
@@ -222,6 +245,23 @@ fn with_paths(error: ServeError, found: &FoundArray, seats: &Seats) -> Failure {
         }
         (None, _) => failure,
     }
+}
+
+/// A refusal for members that lost a superblock names the command that believes them, if one does.
+fn by_force(failure: Failure, found: &FoundArray) -> Failure {
+    if failure.code != Code::MembersEmptied {
+        return failure;
+    }
+    if !found.starts_by_force() {
+        return failure
+            .cure("bring the missing members back; force does not start it without them");
+    }
+    failure.cure(format!(
+        "bring the missing members back; or, where what these hold is believed: strake start \
+         --force {}{}, and check the data",
+        found.name(),
+        found.to_name()
+    ))
 }
 
 /// Is it a refusal for members that are not there?
@@ -259,24 +299,8 @@ pub(crate) fn with_strangers(failure: Failure, found: &FoundArray, named: &[Path
 }
 
 pub(crate) fn with_set_aside(failure: Failure, found: &FoundArray, aside: &[Aside]) -> Failure {
-    if failure.code == Code::MemberTwice
-        && let Some((first, second)) = twice(found)
-    {
-        let told = |m: &FoundMember| {
-            let sb = &m.image.superblock;
-            let (path, slot) = (m.path.display(), Aside::of(m, failure.clone()).slot);
-            let slot = slot.map_or_else(|| "spare".to_owned(), |slot| format!("slot {slot}"));
-            format!(
-                "{path} ({slot}, epoch {}, generation {})",
-                sb.epoch.0, sb.generation.0
-            )
-        };
-        let found = format!(
-            "{} and {} carry the same member: one is a copy of the other",
-            told(first),
-            told(second)
-        );
-        return Failure::new(failure.code, found).cure(failure.cure);
+    if matches!(failure.code, Code::MemberTwice | Code::SplitBrain) {
+        return copies::conflict(found).unwrap_or(failure);
     }
     if aside.is_empty() || !is_for_members(failure.code) {
         return failure;
@@ -284,16 +308,6 @@ pub(crate) fn with_set_aside(failure: Failure, found: &FoundArray, aside: &[Asid
     let what = format!("{}; set aside: {}", failure.found, aside_text(aside));
     let cure = found.to_do(aside).unwrap_or(failure.cure);
     Failure::new(failure.code, what).cure(cure)
-}
-
-/// Two devices that carry one member.
-fn twice(found: &FoundArray) -> Option<(&FoundMember, &FoundMember)> {
-    found.usable().find_map(|first| {
-        let same = |m: &&FoundMember| {
-            m.path != first.path && m.image.superblock.member == first.image.superblock.member
-        };
-        found.usable().find(same).map(|second| (first, second))
-    })
 }
 
 /// Too few members can be used as they are.

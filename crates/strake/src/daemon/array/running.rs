@@ -41,7 +41,7 @@ use crate::daemon::rounds::Rounds;
 use crate::daemon::service::names;
 use crate::daemon::service::volumes::Volumes;
 use crate::daemon::state::{ArrayRecord, Dir};
-use crate::drives::find::{Aside, FoundArray, Readiness};
+use crate::drives::find::{Aside, FoundArray, FoundMember, Readiness};
 use crate::drives::machine::sysfs;
 use crate::drives::machine::sysfs::Identity;
 use crate::settings::placement::PlacementRecord;
@@ -272,8 +272,15 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
     dir.not_destroyed(found.uuid, found.name(), how.force)?;
     let opened = opening::open(found, how)?;
     same_name(found, &opened.members)?;
-    if how.whole && !opened.aside.is_empty() {
-        return Err(not_whole(found, &name, &opened.aside));
+    // Without an older copy of a member that is there nothing is missing.
+    let left_out: Vec<Aside> = opened
+        .aside
+        .iter()
+        .filter(|a| !a.is_copy())
+        .cloned()
+        .collect();
+    if how.whole && !left_out.is_empty() {
+        return Err(not_whole(found, &name, &left_out));
     }
     let config = ServeConfig {
         members: Vec::new(),
@@ -348,23 +355,28 @@ pub(crate) fn may_start(
     Ok(wiped)
 }
 
-/// A member that lost a copy of its superblock: where that was, and where the member is.
-type Emptied = (MemberUuid, PathBuf, u64);
+/// A member that lost a copy of its superblock: where the member is, and what it lacks.
+type Emptied = (MemberUuid, PathBuf, String);
 
-fn emptied(members: &[(Device, MemberImage)]) -> Vec<Emptied> {
+fn emptied(found: &FoundArray, members: &[(Device, MemberImage)]) -> Vec<Emptied> {
+    let cut_off = |path: &Path| {
+        let is = |m: &&FoundMember| m.path == path && m.is_cut_off();
+        found.usable().any(|m| is(&m))
+    };
     let emptied = |(device, image): &(Device, MemberImage)| {
-        Some((
-            image.superblock.member,
-            device.path().to_owned(),
-            image.emptied?,
-        ))
+        let (path, offset) = (device.path().to_owned(), image.emptied?);
+        let lacks = match cut_off(&path) {
+            true => "on a device that shrank".to_owned(),
+            false => format!("without its superblock at byte {offset}"),
+        };
+        Some((image.superblock.member, path, lacks))
     };
     members.iter().filter_map(emptied).collect()
 }
 
 /// Notes each of these that is in service by an administrator's word.
 fn note_believed(log: &EventLog, name: &ArrayName, serving: &Serving, emptied: &[Emptied]) {
-    for (member, path, offset) in emptied {
+    for (member, path, lacks) in emptied {
         let Ok(status) = serving.status_now() else {
             return;
         };
@@ -382,8 +394,7 @@ fn note_believed(log: &EventLog, name: &ArrayName, serving: &Serving, emptied: &
             device: Some(path.display().to_string()),
             cause: Some("start --force".to_owned()),
             effect: Some(format!(
-                "in service without its superblock at byte {offset}, and perhaps without its \
-                 content: check the data"
+                "in service {lacks}, and perhaps without its content: check the data"
             )),
             ..Happened::default()
         });
@@ -493,7 +504,7 @@ pub(crate) fn start(
     left::delete(dir, found.uuid, &ready.superfluous)?;
     let (members, aside) = (ready.opened.members, ready.opened.aside);
     let emptied = match how.force && found.readiness() == Readiness::Incomplete {
-        true => emptied(&members),
+        true => emptied(found, &members),
         false => Vec::new(),
     };
     let config = ServeConfig {
@@ -532,7 +543,8 @@ pub(crate) fn start(
         served: Arc::downgrade(&serving),
     };
     teller.start(receiver)?;
-    let paths = found.members.iter();
+    // The path of a member is not that of an older copy.
+    let paths = found.members.iter().filter(|m| !m.is_copy());
     let paths = paths.map(|m| (m.image.superblock.member, m.path.clone()));
     let running = Running {
         uuid: found.uuid,

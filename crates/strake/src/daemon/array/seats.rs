@@ -19,6 +19,7 @@ use crate::api::{ArrayJson, WasJson};
 use crate::common::time::rfc3339;
 use crate::daemon::events;
 use crate::daemon::state::Dir;
+use crate::drives::aside::advice;
 use crate::drives::find;
 use crate::drives::find::Aside;
 use crate::drives::machine::locate;
@@ -200,10 +201,17 @@ impl Seats {
 
     /// An array with what its slots had.
     pub(crate) fn shown(&self, mut array: ArrayJson) -> ArrayJson {
+        let aside = |device: &str| array.set_aside.iter().any(|one| one.device == device);
         for member in &mut array.members {
-            member.was = member
-                .slot
-                .and_then(|slot| self.was(slot, member.device.is_none()));
+            let is_absent = member.device.is_none();
+            member.was = member.slot.and_then(|slot| self.was(slot, is_absent));
+            // Of one that is set aside it is said there.
+            if let Some(was) = member.was.as_mut().filter(|was| !aside(&was.device))
+                && is_absent
+                && array.state == "stopped"
+            {
+                was.holds = advice::lies_at(Path::new(&was.device));
+            }
         }
         array
     }

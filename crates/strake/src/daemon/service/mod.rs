@@ -52,6 +52,7 @@ use crate::daemon::state::Dir;
 use crate::daemon::state::wear::WearLog;
 use crate::daemon::state::{keep_placement, may_keep};
 use crate::daemon::tasks::Tasks;
+use crate::drives::aside::cut_off;
 use crate::drives::destroy;
 use crate::drives::find;
 use crate::drives::find::{FoundArray, Readiness};
@@ -262,7 +263,8 @@ impl Service {
         if let Some(running) = self.find_running(name) {
             return Ok(running);
         }
-        find::pick(self.scan(&[]), name)?;
+        let found = find::pick(self.scan(&[]), name)?;
+        self.dir.not_destroyed(found.uuid, found.name(), false)?;
         let cure = format!("strake start {name} first");
         Err(Failure::new(Code::NotServing, format!("{name} is not started")).cure(cure))
     }
@@ -430,6 +432,10 @@ impl Service {
         if let Some(running) = self.find_serving(name) {
             return running.json().map(|array| self.placed(array));
         }
+        let found = match request.devices.is_empty() {
+            false => cut_off::counted(&found).unwrap_or(found),
+            true => found,
+        };
         let own = self.dir.placement(found.uuid).degraded;
         let whole = request.by_rule && own == Some(OwnRule::Never);
         if whole && found.readiness() == Readiness::Degraded {
@@ -479,7 +485,9 @@ impl Service {
         let found = find::pick(self.scan(&[]), name)?;
         let name = found.name().as_str();
         left::delete_unused(&self.dir, found.uuid, name, left::Before::Destroy, dry_run)?;
-        let destroyed = destroy::found(&found, dry_run)?;
+        let seats = self.dir.seats(found.uuid);
+        let last = |slot| seats.device_of(slot).map(Path::to_owned);
+        let destroyed = destroy::found(&found, last, dry_run)?;
         if dry_run {
             return Ok(outcome(name, false, &destroyed.what));
         }

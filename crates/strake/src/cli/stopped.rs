@@ -1,0 +1,25 @@
+//! Why a stopped array cannot be started, in words.
+//!
+//! Invariant: it says what the array as it is shown holds, and nothing else. Deliberately absent:
+//! what a start says that is refused (the daemon).
+
+use crate::api::ArrayJson;
+use crate::common::errors::Code;
+
+/// In one sentence.
+pub(crate) fn too_few(array: &ArrayJson) -> &'static str {
+    let code = array.conflict.as_ref().map(|why| why.code.as_str());
+    match (code, array.set_aside.is_empty()) {
+        (Some(code), _) if code == Code::MemberTwice.name() => "two devices carry one member of it",
+        (Some(_), _) => "its members contradict each other",
+        (None, true) => "too few members found to start it",
+        (None, false) => "too few of the members found can be used to start it",
+    }
+}
+
+/// How its members contradict each other, and what starts it: a line, or nothing.
+pub(crate) fn conflict(array: &ArrayJson) -> String {
+    let text = array.conflict.as_ref();
+    let text = text.map(|why| format!("  {}; {}\n", why.found, why.cure));
+    text.unwrap_or_default()
+}

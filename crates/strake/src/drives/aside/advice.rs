@@ -1,0 +1,123 @@
+//! What an administrator can do where an array does not start: with members that are set aside, and
+//! with devices that carry no member any more.
+//!
+//! Invariant: what is advised works on what was found; nothing is written here. Deliberately
+//! absent: what is wrong with a member (`find`).
+
+use std::path::{Path, PathBuf};
+
+use crate::common::errors::Code;
+use crate::common::quoted;
+use crate::drives::aside::cut_off;
+use crate::drives::find::{Aside, FoundArray, FoundMember, is_foreign, look};
+use crate::drives::machine::looks::Looks;
+use crate::drives::machine::sysfs;
+use crate::drives::safety;
+
+impl FoundArray {
+    /// Of these devices, which a user named, those that carry no member of this array, each with
+    /// what it holds.
+    pub(crate) fn strangers(&self, named: &[PathBuf]) -> Vec<String> {
+        let same = |path: &Path, other: &Path| {
+            let of = |path: &Path| sysfs::identity(path).ok();
+            path == other || of(path).is_some_and(|one| of(other) == Some(one))
+        };
+        let is_member = |path: &Path| {
+            let mut all = self.members.iter();
+            all.any(|m| same(path, &m.path) || m.also.iter().any(|also| same(path, also)))
+        };
+        let others = named
+            .iter()
+            .filter(|path| !path.is_dir() && !is_member(path));
+        others.map(|path| what_lies_on(path)).collect()
+    }
+
+    /// How data comes back that is whole under a table of partitions, or on devices that lost
+    /// nothing but their ends.
+    pub(crate) fn way_on(&self, aside: &[Aside]) -> Option<String> {
+        let table = |aside: &&Aside| {
+            aside.why.code == Code::DevicePartitioned && safety::only_tables(&aside.path)
+        };
+        let tables: Vec<&Path> = aside
+            .iter()
+            .filter(table)
+            .map(|aside| aside.path.as_path())
+            .collect();
+        let cut = cut_off::believable(self);
+        let (when, then) = match (tables.is_empty(), cut.is_empty()) {
+            (true, true) => return None,
+            (false, true) => ("if nothing but the table of partitions was written", ""),
+            (true, false) => (
+                "give each its size back; or, if nothing but their ends is lost",
+                ", and check the data",
+            ),
+            (false, false) => (
+                "if nothing but tables of partitions was written, and nothing but ends is lost",
+                ", and check the data",
+            ),
+        };
+        let usable = self.usable().map(|m| m.path.as_path());
+        let all = usable.chain(tables).chain(cut);
+        let all: Vec<String> = all.map(quoted).collect();
+        Some(format!(
+            "{when}: strake start --force {} {}{then}",
+            self.name(),
+            all.join(" ")
+        ))
+    }
+
+    /// What an administrator can do with members that are set aside.
+    pub(crate) fn to_do(&self, aside: &[Aside]) -> Option<String> {
+        let code = |code| aside.iter().filter(move |aside| aside.why.code == code);
+        if let Some(way) = self.way_on(aside) {
+            return Some(way);
+        }
+        let foreign = code(Code::ForeignSignature).map(|aside| quoted(&aside.path));
+        let foreign: Vec<String> = foreign.collect();
+        if !foreign.is_empty() {
+            return Some(format!(
+                "bring the other members; or, if nothing but these signatures was written: wipefs \
+                 -a {}; strake start {}",
+                foreign.join(" "),
+                self.name()
+            ));
+        }
+        let damaged = code(Code::Damaged).next()?;
+        let shrank = |m: &&FoundMember| m.path == damaged.path && cut_off::shrank(m);
+        if let Some(why) = self
+            .members
+            .iter()
+            .find(shrank)
+            .and_then(|m| m.trouble.as_ref())
+        {
+            return Some(format!("{}; bring the other members", why.cure));
+        }
+        let damaged = quoted(&damaged.path);
+        Some(format!(
+            "strake examine {damaged} tells what is damaged; bring the other members"
+        ))
+    }
+}
+
+/// What a device holds that is no member of an array that it was named for.
+fn what_lies_on(path: &Path) -> String {
+    let shown = path.display();
+    match look(path) {
+        Ok(Some(image)) => format!("{shown} is a member of {}", image.superblock.name),
+        Ok(None) => match safety::nothing_foreign(path) {
+            Err(failure) if is_foreign(&failure) => failure.found,
+            _ => format!("{shown} holds no superblock"),
+        },
+        Err(failure) => failure.found,
+    }
+}
+
+/// What a device holds at the path of a member that was not found; `None` where nothing is there,
+/// or where it does not answer.
+pub(crate) fn lies_at(path: &Path) -> Option<String> {
+    if !path.exists() {
+        return None;
+    }
+    let looked = Looks::default().each(&[path.to_owned()], what_lies_on);
+    looked.found.into_iter().next()
+}

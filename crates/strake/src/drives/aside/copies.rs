@@ -1,0 +1,156 @@
+//! Two devices that carry one member: one is a copy of the other.
+//!
+//! Which of them is the member is not guessed. But the table of the other members says which
+//! generation the member had in both copies of its superblock: a device that has less is an older
+//! image (RFD 19), and is set aside, so that the array starts without it as if it were not there.
+//!
+//! Invariant: nothing but the table of members that have no copy proves one older; with two devices
+//! that it does not prove older the array is not started.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use strake_format::{MemberUuid, Past, SelectError, Superblock, past, select_array};
+
+use crate::common::errors::{Code, Failure};
+use crate::common::quoted;
+use crate::drives::find::{FoundArray, FoundMember, Readiness};
+
+/// Sets those aside that are proven to be older copies of others among these members of one array.
+pub(crate) fn set_older_aside(members: &mut [FoundMember]) {
+    for (index, why) in older(members) {
+        members[index].trouble = Some(why);
+    }
+}
+
+fn older(members: &[FoundMember]) -> Vec<(usize, Failure)> {
+    let mut of: BTreeMap<MemberUuid, Vec<usize>> = BTreeMap::new();
+    for (index, member) in members.iter().enumerate() {
+        if member.trouble.is_none() {
+            let uuid = member.image.superblock.member;
+            of.entry(uuid).or_default().push(index);
+        }
+    }
+    if of.values().all(|same| same.len() == 1) {
+        return Vec::new();
+    }
+    let alone = of.values().filter(|same| same.len() == 1);
+    let alone: Vec<Superblock> = alone
+        .map(|same| members[same[0]].image.superblock.clone())
+        .collect();
+    let Ok(selection) = select_array(&alone) else {
+        return Vec::new();
+    };
+    let table = &alone[selection.authority];
+    let mut all = Vec::new();
+    for same in of.values().filter(|same| same.len() > 1) {
+        let past = |index: &usize| past(&members[*index].image.superblock, table);
+        let not_older: Vec<usize> = same
+            .iter()
+            .copied()
+            .filter(|index| !matches!(past(index), Past::Older { .. }))
+            .collect();
+        let &[kept] = not_older.as_slice() else {
+            continue;
+        };
+        for index in same.iter().filter(|index| **index != kept) {
+            if let Past::Older { has, heard } = past(index) {
+                let (path, kept) = (&members[*index].path, &members[kept].path);
+                all.push((*index, why(path, kept, has.0, heard.0)));
+            }
+        }
+    }
+    all
+}
+
+fn why(path: &Path, kept: &Path, has: u64, heard: u64) -> Failure {
+    let found = format!(
+        "{} is an older copy of {}: it has generation {has}, the array knows that the member had \
+         {heard}",
+        path.display(),
+        kept.display()
+    );
+    let cure = format!(
+        "nothing is needed of it: take it away; or, while the array is stopped, strake drive \
+         clean {} makes the device free",
+        quoted(path)
+    );
+    Failure::new(Code::MemberTwice, found).cure(cure)
+}
+
+/// Two devices that carry one member, and of which neither is set aside.
+fn twice(found: &FoundArray) -> Option<(&FoundMember, &FoundMember)> {
+    found.usable().find_map(|first| {
+        let same = |m: &&FoundMember| {
+            m.path != first.path && m.image.superblock.member == first.image.superblock.member
+        };
+        found.usable().find(same).map(|second| (first, second))
+    })
+}
+
+/// The refusal of an array with two such devices, which names both and what starts it.
+fn refused(found: &FoundArray) -> Option<Failure> {
+    let (first, second) = twice(found)?;
+    let told = |m: &FoundMember| {
+        let sb = &m.image.superblock;
+        let slot = m.slot();
+        let slot = slot.map_or_else(|| "spare".to_owned(), |slot| format!("slot {slot}"));
+        format!(
+            "{} ({slot}, epoch {}, generation {})",
+            m.path.display(),
+            sb.epoch.0,
+            sb.generation.0
+        )
+    };
+    let what = format!(
+        "{} and {} carry the same member: one is a copy of the other",
+        told(first),
+        told(second)
+    );
+    let without = |other: &FoundMember| {
+        let all = found.usable().filter(|m| m.path != other.path);
+        let all: Vec<String> = all.map(|m| quoted(&m.path)).collect();
+        format!("strake start {} {}", found.name(), all.join(" "))
+    };
+    let cure = format!(
+        "take the copy away; or start the array with the devices named: if {} is the copy, {}; if \
+         {} is, {}",
+        second.path.display(),
+        without(second),
+        first.path.display(),
+        without(first)
+    );
+    Some(Failure::new(Code::MemberTwice, what).cure(cure))
+}
+
+/// Why superblocks that contradict each other make no array, with the devices.
+pub(crate) fn conflict(found: &FoundArray) -> Option<Failure> {
+    let error = *found.selection.as_ref().err()?;
+    if found.readiness() != Readiness::Conflicting {
+        return None;
+    }
+    let path = |member: MemberUuid| {
+        let path = found.path_of(member);
+        path.map_or_else(|| member.to_string(), |path| path.display().to_string())
+    };
+    Some(match error {
+        SelectError::DuplicateMember { .. } => refused(found).unwrap_or_else(|| error.into()),
+        SelectError::SplitBrain {
+            first,
+            first_epoch,
+            second,
+            second_epoch,
+        } => {
+            let what = format!(
+                "{} (epoch {first_epoch}) and {} (epoch {second_epoch}) went on apart",
+                path(first),
+                path(second)
+            );
+            Failure {
+                found: what,
+                ..Failure::from(error)
+            }
+        }
+        _ => error.into(),
+    })
+}
