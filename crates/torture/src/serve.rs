@@ -130,21 +130,13 @@ fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<Strin
         ["replace", at, path, uuid] => Command::Replace(slot(at)?, attach(path, uuid)?),
         ["return", path] => {
             let device = Device::open_within(Path::new(path), OpenMode::Member, PREDECESSOR)?;
-            let (info, image) = (device.info(), device.read_member());
-            let image = match image {
-                Ok(image) => image,
+            match returning(serving, device) {
+                Ok(back) => {
+                    attached.push(back.device);
+                    Command::Return(back)
+                }
                 Err(error) => return Ok(format!("error {error}")),
-            };
-            let device = serving.attach(device)?;
-            attached.push(device);
-            Command::Return(Returning {
-                device,
-                info,
-                copy_to_replace: image.copy_to_replace,
-                emptied: image.emptied,
-                map: image.map,
-                superblock: Box::new(image.superblock),
-            })
+            }
         }
         ["restripe", strip, group, devices @ ..] => {
             let (strip, group) = (strip.parse::<u32>()?, group.parse::<u8>()?);
@@ -184,6 +176,19 @@ fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<Strin
             }
             format!("error {error}")
         }
+    })
+}
+
+/// The device as the member that it was, by what it says of itself.
+fn returning(serving: &Serving, device: Device) -> Result<Returning> {
+    let (info, image) = (device.info(), device.read_member()?);
+    Ok(Returning {
+        device: serving.attach(device)?,
+        info,
+        copy_to_replace: image.copy_to_replace,
+        emptied: image.emptied,
+        map: image.map,
+        superblock: Box::new(image.superblock),
     })
 }
 
