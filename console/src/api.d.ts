@@ -48,6 +48,7 @@ export interface Array {
   alerts_failing: AlertFailing[];
   block_bytes: number;
   carved: boolean;
+  conflict?: Error | null;
   daemon: boolean;
   degraded_start: string;
   destroyed: string | null;
@@ -188,6 +189,7 @@ export interface Created {
   alerts_failing: AlertFailing[];
   block_bytes: number;
   carved: boolean;
+  conflict?: Error | null;
   daemon: boolean;
   degraded_start: string;
   destroyed: string | null;
@@ -730,6 +732,7 @@ export interface Was {
   cause: string | null;
   device: string;
   errno: number | null;
+  holds?: string | null;
   model: string | null;
   serial: string | null;
   until: string | null;
