@@ -221,6 +221,11 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
                 "A member in service lacks a superblock, or both: another program wrote to it.",
             ),
             (
+                "member_doubted",
+                Critical,
+                "A member would be out as emptied or an older image; the level needs it.",
+            ),
+            (
                 "member_failing",
                 Warning,
                 "A member has too many read errors and serves until a spare replaces it.",
