@@ -218,7 +218,8 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
             (
                 "member_emptied",
                 Warning,
-                "A member in service lacks a superblock, or both: another program wrote to it.",
+                "A member in service lacks a superblock, or both, or has an older one: another \
+                 program wrote to it.",
             ),
             (
                 "member_doubted",
