@@ -319,7 +319,9 @@ fn data_in_an_undecided_region_is_taken_for_right_when_that_is_said() {
 #[test]
 fn nothing_is_decided_while_a_member_is_missing() {
     let mut array = undecided(8);
-    array.lose(0);
+    array
+        .lose(0)
+        .wait("it is out", |world| world.looks()[0].in_sync.is_none());
     let refused = array.command(Command::AcceptData);
     assert_eq!(refused, Err(CommandError::NotOptimal));
     assert_eq!(undecided_regions(&mut array), 1);
@@ -436,7 +438,9 @@ fn a_sector_that_cannot_be_read_is_not_rewritten_from_strips_that_do_not_agree()
 fn a_sector_that_cannot_be_read_is_rewritten_without_the_strip_that_is_wrong() {
     for (seed, wrong) in [(1, 1), (2, 5), (3, 6), (4, 0)] {
         let (mut array, drive) = read_beside_rot("7.3", 8, wrong, seed);
-        assert!(array.world.ssd(drive).faults.latent.is_empty());
+        array.wait("it is rewritten", |world| {
+            world.ssd(drive).faults.latent.is_empty()
+        });
         array
             .command(Command::StartScrub(ScrubMode::Repair))
             .expect("it scrubs");
