@@ -44,6 +44,8 @@ canaries! {
     EmptiedBelieved = "emptied-believed",
     /// A member that lost its content while it served counts as one that holds valid data.
     EmptiedKept = "emptied-kept",
+    /// Superblocks are written over what was not read before.
+    CopiesUnread = "copies-unread",
     /// A region in which strips were built is decided where a scrub finds that they agree.
     AgreementDecides = "agreement-decides",
     /// Superblocks tell of a new frontier before the rows are durable in the new shape.

@@ -29,7 +29,7 @@ mod ring;
 mod serve;
 mod thread;
 
-pub use device::{Device, DeviceError, MemberImage, OpenMode, lock_holders};
+pub use device::{Device, DeviceError, Look, MemberImage, OpenMode, lock_holders};
 pub use error::ServeError;
 pub use export::ublk::UblkDevices;
 pub use export::{Export, ExportKind, UblkExport};

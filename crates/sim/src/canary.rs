@@ -66,7 +66,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 130] = [
+    pub const ALL: [(Canary, u64); 131] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -183,6 +183,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::OlderMapReturns), 20000),
         (Canary::Inside(engine::Canary::EmptiedBelieved), 100),
         (Canary::Inside(engine::Canary::EmptiedKept), 6000),
+        (Canary::Inside(engine::Canary::CopiesUnread), 2000),
         (Canary::Inside(engine::Canary::AgreementDecides), 8000),
         (Canary::Inside(engine::Canary::ServesUnsealed), 300),
         (Canary::Inside(engine::Canary::RebuiltGetNoRecords), 20000),

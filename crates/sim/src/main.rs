@@ -24,7 +24,8 @@ use strake_sim::shrink;
 const SUMMARY: &str = "\
     {asks} requests, {power_cuts} power cuts, {kills} kills, {stops} stops, {losses} members lost, \
     {stale_returns} stale returns, {older_images} older images, {live_images} live ones, \
-    {hollowed} hollowed, {returns} kept, {partial_rebuilds} partial rebuilds, {rebuilds} rebuilds, \
+    {hollowed} hollowed, {ruined} ruined, {returns} kept, {partial_rebuilds} partial rebuilds, \
+    {rebuilds} rebuilds, \
     {resyncs} resyncs, {inits} inits, {scrubs} scrubs, \
     {latent_errors} latent errors ({repairs} repaired), \
     {hedges} hedged reads ({hedges_won} won, {hedges_lost} lost, {hedges_refused} refused), \

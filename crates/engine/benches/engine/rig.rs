@@ -7,7 +7,7 @@ use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_engine::{Array, HedgeRules, Pool, Router, Shard, StartOptions, Target, limits};
 use strake_format::{
-    ArrayUuid, Level, MapPage, MemberUuid, Settings, Superblock, UnreadableList, WriteHole,
+    ArrayUuid, Layout, Level, MapPage, MemberUuid, Settings, Superblock, UnreadableList, WriteHole,
     region_map, unreadable,
 };
 
@@ -194,9 +194,11 @@ impl Rig {
     }
 }
 
-/// Carries out a member's I/O; what it does from `kept_below` on leaves nothing behind.
+/// Carries out a member's I/O; what it does from `kept_below` on leaves nothing behind, but for the
+/// last superblock.
 pub(crate) fn at_once(disk: &mut [u8], kept_below: u64, io: MemberIo) -> Completion {
-    let kept = |offset: u64| offset < kept_below;
+    let last = Layout::superblock_offsets(disk.len() as u64)[1];
+    let kept = |offset: u64| offset < kept_below || !disk.is_empty() && offset >= last;
     let buf = match io.kind {
         IoKind::Read {
             offset,

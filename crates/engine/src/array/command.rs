@@ -39,9 +39,13 @@ impl Array {
             Command::Restripe(shape) => return self.restripe(id, shape),
             Command::StopRestripe => Ok(self.stop_restripe(true)),
             Command::ContinueRestripe => Ok(self.stop_restripe(false)),
-            Command::Fail(slot) => Ok(self.fail_member(slot)),
-            Command::FailDevice(device) => Ok(self.put_out(device)),
+            Command::Fail(slot) => match self.table.slots()[slot.index()].any() {
+                Some(device) => return self.look_and_put_out(id, device),
+                None => Ok(Changed::No),
+            },
+            Command::FailDevice(device) => return self.look_and_put_out(id, device),
             Command::Emptied(devices) => self.devices_emptied(&devices),
+            Command::LookAtSuperblocks => Ok(self.look_at_superblocks()),
             Command::Sizes(sizes) => Ok(self.note_sizes(&sizes)),
             Command::Remove(MemberRef::Slot(slot)) => Ok(self.remove_slot(slot)),
             Command::Remove(MemberRef::Device(device)) => Ok(self.remove_spare(device)),
@@ -71,16 +75,24 @@ impl Array {
         }
     }
 
-    fn fail_member(&mut self, slot: Slot) -> Changed {
-        match self.table.slots()[slot.index()].any() {
-            Some(device) => self.put_out(device),
-            None => Changed::No,
-        }
+    /// Another member may have lost its content since its superblocks were written: then the level
+    /// may not survive this. So the array reads all superblocks first.
+    fn look_and_put_out(&mut self, id: CommandId, device: DeviceId) {
+        self.look_at_superblocks();
+        let waiter = SuperblockWaiter::PutOut(id, device);
+        self.persist.waiters.push(waiter);
     }
 
-    fn put_out(&mut self, device: DeviceId) -> Changed {
+    /// All superblocks were read, and written anew.
+    pub(crate) fn put_out(&mut self, id: CommandId, device: DeviceId) {
+        if self.table.has(device)
+            && let Err(error) = self.preflight(&Command::FailDevice(device))
+        {
+            return self.out.done(id, Err(error));
+        }
         self.member_out(device, OutCause::Asked);
-        Changed::Yes
+        let waiter = SuperblockWaiter::Done(id, Changed::Yes);
+        self.persist.waiters.push(waiter);
     }
 
     /// Unlike a member that an administrator puts out, these have nothing to be kept for.
@@ -92,6 +104,12 @@ impl Array {
             Stage::Failed => Err(CommandError::NotServing),
             _ => Ok(Changed::Yes),
         }
+    }
+
+    /// They are read before they are written anew: what they show decides.
+    fn look_at_superblocks(&mut self) -> Changed {
+        self.persist.touch();
+        Changed::Yes
     }
 
     fn remove_slot(&mut self, slot: Slot) -> Changed {

@@ -91,7 +91,7 @@ impl Array {
         }
         for waiter in std::mem::take(&mut self.persist.waiters) {
             match waiter {
-                SuperblockWaiter::Done(id, _) => {
+                SuperblockWaiter::Done(id, _) | SuperblockWaiter::PutOut(id, _) => {
                     self.out.done(id, Err(CommandError::NotServing));
                 }
                 SuperblockWaiter::Release(device) | SuperblockWaiter::Replaced(device) => {
@@ -149,6 +149,7 @@ impl Array {
         for waiter in std::mem::take(&mut self.persist.waiters) {
             match waiter {
                 SuperblockWaiter::Done(id, changed) => self.out.done(id, Ok(changed)),
+                SuperblockWaiter::PutOut(id, device) => self.put_out(id, device),
                 SuperblockWaiter::Release(device) => {
                     self.persist.leaving.push((device, self.view.version));
                 }
@@ -162,6 +163,9 @@ impl Array {
             }
         }
         self.persist.release_left(&mut self.out);
+        if !self.persist.nothing_wanted() {
+            return self.drive_persist();
+        }
         self.durable_now();
     }
 

@@ -28,7 +28,7 @@ impl Array {
         let in_flight = self.in_flight();
         ensure!(
             self.persist.pending() == in_flight.superblocks,
-            "{} writes of superblocks are waited for, and {} are in flight",
+            "{} reads or writes of superblocks are waited for, and {} are in flight",
             self.persist.pending(),
             in_flight.superblocks
         );
@@ -70,7 +70,9 @@ impl Array {
         };
         for purpose in self.out.in_flight() {
             match purpose {
-                Purpose::Superblock { .. } => all.superblocks += 1,
+                Purpose::Superblock { .. } | Purpose::SuperblockRead { .. } => {
+                    all.superblocks += 1;
+                }
                 Purpose::Unreadable { .. } => all.lists += 1,
                 Purpose::FlushBarrier { .. } => all.flushes += 1,
                 Purpose::MapPage { page, .. } => all.pages[*page as usize] += 1,

@@ -63,8 +63,14 @@ pub use crate::array::start::assemble::{StartError, StartOptions};
 /// What a member I/O of the array was for.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
+    /// A read of what lies where a superblock is about to be written.
+    SuperblockRead {
+        device: DeviceId,
+        place: usize,
+    },
     Superblock {
         device: DeviceId,
+        place: usize,
     },
     MapPage {
         page: u32,
@@ -113,6 +119,26 @@ pub(crate) enum Purpose {
         device: DeviceId,
         io: ReplayIo,
     },
+}
+
+impl Purpose {
+    pub(crate) fn device(&self) -> DeviceId {
+        match self {
+            Purpose::SuperblockRead { device, .. }
+            | Purpose::Superblock { device, .. }
+            | Purpose::MapPage { device, .. }
+            | Purpose::Unreadable { device }
+            | Purpose::Zero { device, .. }
+            | Purpose::Init { device }
+            | Purpose::Extend { device }
+            | Purpose::FlushBarrier { device }
+            | Purpose::LastFlush { device }
+            | Purpose::Checkpoint { device }
+            | Purpose::LogCoverage { device }
+            | Purpose::Move { device, .. }
+            | Purpose::Replay { device, .. } => *device,
+        }
+    }
 }
 
 /// The control machine of one array.
@@ -192,20 +218,7 @@ impl Array {
     pub fn complete(&mut self, now: Time, completion: Completion) {
         self.out.input_at(now);
         let purpose = self.out.completed(completion.io);
-        let device = match &purpose {
-            Purpose::Superblock { device }
-            | Purpose::MapPage { device, .. }
-            | Purpose::Unreadable { device }
-            | Purpose::Zero { device, .. }
-            | Purpose::Init { device }
-            | Purpose::Extend { device }
-            | Purpose::FlushBarrier { device }
-            | Purpose::LastFlush { device }
-            | Purpose::Checkpoint { device }
-            | Purpose::LogCoverage { device }
-            | Purpose::Move { device, .. }
-            | Purpose::Replay { device, .. } => *device,
-        };
+        let device = purpose.device();
         if let Purpose::Replay { io, .. } = purpose {
             self.replay_done(device, io, completion);
             return self.converge();
@@ -217,12 +230,18 @@ impl Array {
             }
             return self.converge();
         }
+        if let Purpose::SuperblockRead { place, .. } = purpose {
+            if self.superblock_read(device, place, &completion) {
+                self.write_pages();
+            }
+            return self.converge();
+        }
         if let Err(error) = completion.result {
             self.write_failed(device, error);
         }
         match purpose {
-            Purpose::Superblock { .. } => {
-                if self.superblock_written() {
+            Purpose::Superblock { place, .. } => {
+                if self.superblock_written(device, place) {
                     self.write_pages();
                 }
             }
@@ -235,7 +254,9 @@ impl Array {
             Purpose::LastFlush { .. } => self.last_flush_done(),
             Purpose::Checkpoint { .. } => self.checkpoint_flushed(),
             Purpose::LogCoverage { .. } => self.coverage_flushed(),
-            Purpose::Move { .. } | Purpose::Replay { .. } => unreachable!("handled above"),
+            Purpose::SuperblockRead { .. } | Purpose::Move { .. } | Purpose::Replay { .. } => {
+                unreachable!("handled above")
+            }
         }
         self.converge();
     }

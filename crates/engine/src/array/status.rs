@@ -84,6 +84,7 @@ impl Array {
             device,
             member,
             state,
+            heard: found.map_or(Generation(0), |m| m.heard),
             read_errors: counts.reads,
             write_errors: counts.writes,
             mismatches: counts.mismatches,

@@ -19,6 +19,9 @@ pub enum Command {
     /// depends on them. Where the level cannot do without them, the array fails, and nothing is
     /// written to any of them.
     Emptied(Vec<DeviceId>),
+    /// Look at the superblocks of all members, and put out members that were emptied or are older
+    /// images of themselves, as far as the level survives that.
+    LookAtSuperblocks,
     /// Forget the member of this slot (failed, missing or stale) or this spare.
     Remove(MemberRef),
     /// Add a spare; it is used at once where a member is missing.
@@ -100,6 +103,7 @@ impl Command {
                 | Command::Fail(_)
                 | Command::FailDevice(_)
                 | Command::Emptied(_)
+                | Command::LookAtSuperblocks
         )
     }
 }

@@ -171,6 +171,16 @@ pub enum EventKind {
         /// The device.
         device: DeviceId,
     },
+    /// The superblocks of a member show that its content cannot be believed, and the level does not
+    /// survive its loss: it stays in service. What shows that is not written over.
+    MemberDoubted {
+        /// Its slot.
+        slot: Slot,
+        /// The device.
+        device: DeviceId,
+        /// Why it would be out.
+        cause: OutCause,
+    },
     /// A spare (or a new device) was given a slot.
     SpareUsed {
         /// The slot.
@@ -329,6 +339,8 @@ pub enum StopCause {
     Asked,
     /// The membership changed.
     Membership,
+    /// The content of a member cannot be believed ([`EventKind::MemberDoubted`]).
+    Doubted,
     /// Stripes could not be read.
     Unreadable,
     /// More blocks are unreadable than the list of them has room for.

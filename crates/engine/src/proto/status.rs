@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use strake_format::{MapPage, MemberUuid, RegionState, Superblock};
+use strake_format::{Generation, MapPage, MemberUuid, RegionState, Superblock};
 
 use crate::proto::*;
 use crate::stats::device_latency::HedgeCounts;
@@ -116,6 +116,8 @@ pub struct MemberStatus {
     pub member: MemberUuid,
     /// One word.
     pub state: MemberState,
+    /// Both copies of its superblock have this generation, or a newer one.
+    pub heard: Generation,
     /// Read errors since start.
     pub read_errors: u64,
     /// Write errors since start.

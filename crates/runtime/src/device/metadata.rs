@@ -13,7 +13,7 @@ use strake_format::log::Scan;
 use strake_format::region_map::{is_whole, place};
 use strake_format::superblock::SUPERBLOCK_BYTES;
 use strake_format::{
-    CopyStatus, Layout, LogBatch, MapPage, SelectError, Superblock, SuperblockError,
+    CopyStatus, Generation, Layout, LogBatch, MapPage, SelectError, Superblock, SuperblockError,
     UnreadableList, copy_to_replace, lost_copy, select_member, unreadable,
 };
 
@@ -39,6 +39,15 @@ pub struct MemberImage {
     pub map_whole: Vec<bool>,
     /// What the two places of the list of unreadable blocks hold, where it is valid.
     pub unreadable: [Option<UnreadableList>; 2],
+}
+
+/// What the superblocks of a device in service show.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// Where a copy should lie and none does: another program wrote there.
+    pub emptied: Option<u64>,
+    /// The generation of the newer valid copy.
+    pub generation: Generation,
 }
 
 /// Whole, and of a version, or with features, that only a newer program knows.
@@ -93,12 +102,17 @@ impl Device {
         Ok((superblock, statuses, emptied))
     }
 
-    /// Where a copy of the superblock should lie and none does: another program wrote there.
+    /// What its superblocks show now.
     ///
     /// # Errors
     /// [`DeviceError::NotStrake`]: neither is left; or the device cannot be read.
-    pub fn emptied(&self) -> Result<Option<u64>, DeviceError> {
-        self.read_superblock().map(|(.., emptied)| emptied)
+    pub fn look(&self) -> Result<Look, DeviceError> {
+        let (superblock, _, emptied) = self.read_superblock()?;
+        let generation = superblock.generation;
+        Ok(Look {
+            emptied,
+            generation,
+        })
     }
 
     /// Superblock copies, region map and lists of unreadable blocks.

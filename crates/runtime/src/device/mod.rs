@@ -33,7 +33,7 @@ use strake_engine::event::{DeviceInfo, IoError};
 
 use streams::WriteStreams;
 
-pub use metadata::MemberImage;
+pub use metadata::{Look, MemberImage};
 pub use probe::lock_holders;
 
 /// Bytes of one synchronous transfer.

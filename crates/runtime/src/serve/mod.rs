@@ -39,7 +39,7 @@ use strake_format::{ArrayName, RegionState, Superblock, VolumeUuid};
 use crate::clock::Clock;
 use crate::device::set::Devices;
 use crate::device::watch::Watch;
-use crate::device::{Device, DeviceError, MemberImage};
+use crate::device::{Device, DeviceError, Look, MemberImage};
 use crate::error::ServeError;
 use crate::export::{self, Export, ExportKind, InFlight, Left, Plan, Running, ublk};
 use crate::mail::local::LocalClient;
@@ -382,13 +382,13 @@ impl Serving {
         self.ask(patience, Mail::Status)
     }
 
-    /// A look for the superblocks of a member, by what the array has open: see [`Device::emptied`].
+    /// A look for the superblocks of a member, by what the array has open: see [`Device::look`].
     pub fn look_at(
         &self,
         device: DeviceId,
-    ) -> Option<impl FnOnce() -> Result<Option<u64>, DeviceError> + Send + use<>> {
+    ) -> Option<impl FnOnce() -> Result<Look, DeviceError> + Send + use<>> {
         let device = self.devices.get(device)?;
-        Some(move || device.emptied())
+        Some(move || device.look())
     }
 
     /// Path of a device.

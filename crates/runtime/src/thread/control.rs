@@ -172,6 +172,7 @@ impl Control {
             | EventKind::Repaired { device, .. }
             | EventKind::Mismatch { device, .. }
             | EventKind::MemberFailing { device, .. }
+            | EventKind::MemberDoubted { device, .. }
             | EventKind::SpareUsed { device, .. }
             | EventKind::Returned { device, .. }
             | EventKind::Rebuilt { device, .. }

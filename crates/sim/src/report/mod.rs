@@ -86,6 +86,8 @@ counts! {
         pub reshapes: u64,
         /// Regions of which a shard said that it has nothing but zeros there.
         pub emptied: u64,
+        /// Members that lost their superblocks, or got older ones, while they served.
+        pub ruined: u64,
         /// Levels that were lowered.
         pub lowered: u64,
         /// Windows of data that moved, and moves that came to an end.

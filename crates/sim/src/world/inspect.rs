@@ -140,8 +140,8 @@ impl World {
             let Some(table) = self.table_of(holder) else {
                 continue;
             };
-            // Of a superblock that went astray the others tell.
-            if self.is_damaged(holder) {
+            // Of a superblock that went astray, or of an older one, the others tell.
+            if self.is_damaged(holder) || self.pasts.is_strange(holder) {
                 continue;
             }
             let forgotten = |slot: usize| {
@@ -205,7 +205,7 @@ impl World {
             let called = (0..self.drives.len()).filter(ours).filter(called);
             // A replacement that has just taken its place is shown in sync; until the table that
             // says so is durable, it is a spare by its own, and the member that it replaces counts.
-            let shown = shown.iter().map(|&(_, holder)| holder);
+            let shown = shown.iter().map(|&(_, holder)| holder).filter(ours);
             let shown =
                 shown.filter(|&holder| table(holder).is_some_and(|t| in_sync(&t, t.member)));
             let holders = shown.chain(called);

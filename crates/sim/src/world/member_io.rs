@@ -49,8 +49,9 @@ impl World {
                 io_text(&io.kind)
             )
         });
-        if owner != Owner::Array {
-            self.strike_data_write(index, &mut io);
+        match owner {
+            Owner::Array => self.evidence_stays(index, &io)?,
+            Owner::Shard(_) => self.strike_data_write(index, &mut io),
         }
         self.strike_metadata_write(index, &mut io);
         let mut target = index;

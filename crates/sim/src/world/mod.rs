@@ -44,6 +44,7 @@ use crate::world::fault::decay::Decay;
 use crate::world::fault::metadata::Metadata;
 use crate::world::fault::past::Pasts;
 use crate::world::fault::planted::Planted;
+use crate::world::fault::ruined::Ruined;
 use crate::world::fault::silent::Silent;
 use crate::world::launch::Memo;
 use crate::world::life::beyond_tolerance::Demand;
@@ -297,6 +298,7 @@ pub struct World {
     decay: Decay,
     /// What drives were before.
     pasts: Pasts,
+    ruined: Ruined,
     /// What of the metadata is damaged, or is to be.
     metadata: Metadata,
     /// What happened, counted.
@@ -321,6 +323,7 @@ impl World {
             volumes: Volumes::draw(&plan, made.superblock.array),
             decay: Decay::new(seed),
             pasts: Pasts::new(seed, made.drives.len()),
+            ruined: Ruined::new(seed),
             planted: canary.map(|canary| Planted::new(canary, seed)),
             chance,
             clock: Clock::default(),
@@ -759,6 +762,7 @@ impl World {
             ArrayOutput::Reshaped(geometry) => self.reshaped(geometry)?,
             ArrayOutput::Stopped => {
                 self.note("the array has stopped".to_owned());
+                self.ruined_are_out()?;
                 self.members_are_sealed();
                 self.machines().stopped = true;
             }

@@ -6,7 +6,7 @@ use strake_format::{Level, WriteHole};
 use strake_sim::scenario::{Draft, Scenario};
 
 use crate::reshape::{cut_everywhere, level};
-use crate::steps::{self, Move, moves, size};
+use crate::steps::{self, Move, moves, moves_on_media, size};
 
 /// An array with memory for all shapes, full; data moves by windows of so many bytes.
 fn full(draft: Draft, window_bytes: u64) -> Scenario {
@@ -147,7 +147,7 @@ fn a_power_cut_anywhere_while_a_parity_goes_loses_nothing_and_does_not_bring_it_
             Move { id, to_be }
         };
         let over = |array: &mut Scenario, it: &Move| {
-            array.world.answer_to(it.id).is_some() && !moves(array)
+            array.world.answer_to(it.id).is_some() && !moves(array) && !moves_on_media(array)
         };
         let (mut old, mut between, mut new, mut resumed) = (0, 0, 0, 0);
         steps::everywhere(stride, make, begin, over, |array, it, nth| {
@@ -184,7 +184,7 @@ fn a_cut_while_the_slot_goes_does_not_forget_it_whoever_is_missing_then() {
             array.answer(it.id).expect("it begins to move");
             all_has_moved(&mut array);
             array.begin_to_write(5, events);
-            over |= !moves(&mut array);
+            over |= !moves(&mut array) && !moves_on_media(&mut array);
             let drive = array.drive(0);
             if away < 5 {
                 steps::hide(&mut array, away);

@@ -48,7 +48,7 @@ fn an_array_that_is_renamed_has_one_name_whenever_the_power_fails() {
         let before = names(&array);
         let asked = Command::Rename("other".parse().expect("a name"));
         let id = array.world.command(asked);
-        array.begin_to_write(20, seed / 2);
+        array.begin_to_write(20, seed);
         let told = array.world.answer_to(id).is_some();
         array.power_cut();
         mixed += u64::from(names(&array).len() > 1);
@@ -128,10 +128,14 @@ fn a_member_that_knows_of_no_loss_is_told_by_the_others() {
         let mut raid6 = draft.seed(seed).start();
         raid6.write_all().rest();
         let drives = all_drives(&mut raid6);
-        // The second copy of the flight that tells of the failure.
-        raid6.misdirect(drives[0], Area::Superblock, WriteFault::Lost, 1);
+        // The second copy of the flight that tells of the failure, which follows the one before
+        // which superblocks were read.
+        raid6.misdirect(drives[0], Area::Superblock, WriteFault::Lost, 3);
         raid6.begin_to_write(20, 0);
         raid6.world.command(Command::Fail(Slot(3)));
+        while raid6.status().members[3].device.is_some() {
+            raid6.steps(1);
+        }
         let priority = Setting::RebuildPriority(10);
         raid6.world.command(Command::Set(priority));
         let lost = |world: &World| world.stats().metadata.of(Damage::Lost, Area::Superblock);

@@ -408,3 +408,219 @@ fn a_member_whose_blocks_are_larger_now_is_out_before_anything_is_written_to_it(
         array.made_whole().verify().lose(0).verify();
     }
 }
+
+/// Whatever writes superblocks.
+fn writers() -> Vec<fn(&mut Scenario)> {
+    let rename = |array: &mut Scenario| {
+        let name = "other".parse().expect("a name");
+        assert_eq!(array.command(Command::Rename(name)), Ok(()));
+    };
+    let set = |array: &mut Scenario| {
+        let setting = Command::Set(Setting::RebuildPriority(7));
+        assert_eq!(array.command(setting), Ok(()));
+    };
+    let add = |array: &mut Scenario| {
+        array.add();
+    };
+    let look = |array: &mut Scenario| {
+        assert_eq!(array.command(Command::LookAtSuperblocks), Ok(()));
+    };
+    vec![rename, set, add, look]
+}
+
+/// A member that serves was cut short and made as long again, and the array wrote superblocks
+/// before anything looked at it: it was in sync for ever.
+#[test]
+fn a_member_emptied_while_it_serves_is_out_before_its_superblocks_are_written() {
+    for (at, draft) in drafts().into_iter().enumerate() {
+        for (copies, write) in [[0, 0], [1, 1], [0, 1]].into_iter().zip(writers()) {
+            let mut array = draft.clone().start();
+            array.fill().rest();
+            let drive = array.drive(1);
+            array.world.empty_superblocks(drive, &copies);
+            write(&mut array);
+            array.rest();
+            assert!(!array.serves(drive), "draft {at}, copies {copies:?}");
+            array.verify().write(20).rest().verify();
+        }
+    }
+}
+
+#[test]
+fn a_member_emptied_before_a_stop_or_a_kill_is_out_afterwards() {
+    for draft in drafts() {
+        for ends in 0..3 {
+            let mut array = draft.clone().start();
+            array.fill().rest().sleep();
+            let drive = array.drive(1);
+            array.world.empty_superblocks(drive, &[1]);
+            match ends {
+                0 => array.stop(),
+                1 => array.kill(),
+                _ => array.power_cut(),
+            };
+            array.start();
+            assert!(!array.serves(drive));
+            array.rest().verify().replace(1).made_whole().verify();
+        }
+    }
+}
+
+/// The spare was built from zeros: the array was optimal, and nothing was said.
+#[test]
+fn a_spare_is_not_built_from_a_member_that_was_emptied_just_before_another_is_failed() {
+    for copies in [[0, 0], [1, 1], [0, 1]] {
+        let mut array = Scenario::new("5", 3).spares(1).start();
+        array.fill().rest();
+        let emptied = array.drive(1);
+        array.world.empty_superblocks(emptied, &copies);
+        let refused = array.command(Command::Fail(Slot(0)));
+        assert_eq!(refused, Err(CommandError::WouldFail));
+        assert!(!array.serves(emptied));
+        array.made_whole().verify().lose(2).verify();
+    }
+    let mut array = Scenario::new("6", 5).spares(1).start();
+    array.fill().rest();
+    let emptied = array.drive(1);
+    array.world.empty_superblocks(emptied, &[1]);
+    assert_eq!(array.command(Command::Fail(Slot(0))), Ok(()));
+    array.rest().verify();
+    assert!(!array.serves(emptied));
+}
+
+/// Another member has vanished: nothing is left to compute the emptied one from. What shows its
+/// state stays, and no spare is built from it.
+#[test]
+fn what_shows_that_a_member_was_emptied_stays_where_the_level_needs_the_member() {
+    for copy in [0, 1] {
+        let mut array = Scenario::new("5", 3).spares(1).start();
+        array.fill().rest();
+        let emptied = array.drive(1);
+        array.world.empty_superblocks(emptied, &[copy]);
+        array.lose(0).sleep();
+        assert!(array.serves(emptied));
+        assert_eq!(array.state(), ArrayState::Degraded);
+        assert_eq!(member(&mut array, 0), MemberState::Missing);
+        array.stop();
+        let refusal = array.refused(false);
+        let StartError::TooFewMembers { aside, .. } = &refusal else {
+            panic!("{refusal}");
+        };
+        let lacks =
+            |(slot, aside): &(Slot, Aside)| slot.0 == 1 && matches!(aside, Aside::Emptied { .. });
+        assert!(aside.iter().any(lacks), "{refusal}");
+    }
+}
+
+/// One was put out, and that gave the other its superblock again.
+#[test]
+fn of_two_emptied_members_of_raid_5_neither_gets_its_superblock_again() {
+    for copy in [0, 1] {
+        let mut array = Scenario::new("5", 4).start();
+        array.fill().rest();
+        let drives = [array.drive(1), array.drive(2)];
+        for drive in drives {
+            array.world.empty_superblocks(drive, &[copy]);
+        }
+        for write in writers() {
+            write(&mut array);
+        }
+        array.rest();
+        assert!(drives.iter().all(|&drive| array.serves(drive)));
+        array.stop();
+        let refusal = array.refused(false);
+        let StartError::TooFewMembers { aside, .. } = &refusal else {
+            panic!("{refusal}");
+        };
+        let emptied = |(_, aside): &&(Slot, Aside)| matches!(aside, Aside::Emptied { .. });
+        assert_eq!(aside.iter().filter(emptied).count(), 2, "{refusal}");
+        for drive in drives {
+            array.world.pasts_are_right(drive);
+        }
+        array.start_by_force().verify();
+        assert_eq!(array.state(), ArrayState::Optimal);
+        array.stop().start().verify();
+    }
+}
+
+/// The stop wrote new superblocks on it.
+#[test]
+fn an_older_image_put_over_a_member_that_serves_is_out_before_its_superblocks_are_written() {
+    for draft in drafts() {
+        for ends in 0..5 {
+            let mut array = draft.clone().start();
+            array.fill().rest();
+            let drive = array.drive(1);
+            array.stop();
+            array.world.take_image(drive);
+            array.start().write_all().rest().sleep();
+            array.world.age_superblocks(drive);
+            match ends {
+                0 => array.stop(),
+                1 => array.kill(),
+                2 => array.power_cut(),
+                _ => {
+                    writers()[ends - 3](&mut array);
+                    array.rest();
+                    assert!(!array.serves(drive));
+                    array.verify().stop()
+                }
+            };
+            array.start();
+            is_out_and_rebuilt_whole(&mut array, 1, drive);
+        }
+    }
+}
+
+/// Nothing is written on an older image that the level needs: the next start knows it.
+#[test]
+fn older_images_over_more_members_than_may_be_lost_stay_what_they_are() {
+    let mut array = Scenario::new("5", 4).start();
+    array.fill().rest();
+    let drives = [array.drive(1), array.drive(2)];
+    array.stop();
+    for drive in drives {
+        array.world.take_image(drive);
+    }
+    array.start().write_all().rest();
+    for drive in drives {
+        array.world.age_superblocks(drive);
+    }
+    array.command(Command::LookAtSuperblocks).expect("it looks");
+    assert!(drives.iter().all(|&drive| array.serves(drive)));
+    array.stop();
+    for force in [false, true] {
+        let refusal = array.refused(force);
+        let StartError::TooFewMembers { aside, .. } = &refusal else {
+            panic!("{refusal}");
+        };
+        let old = |(_, aside): &(Slot, Aside)| matches!(aside, Aside::Past(Past::Older { .. }));
+        assert!(aside.len() == 2 && aside.iter().all(old), "{refusal}");
+    }
+}
+
+/// A read error, and a copy that has rotted, say nothing of the rest of a member.
+#[test]
+fn a_copy_that_cannot_be_read_or_has_rotted_costs_no_member() {
+    for rots in [false, true] {
+        let mut array = Scenario::new("5", 4).start();
+        array.fill().rest();
+        let drive = array.drive(1);
+        let [first, _] = Layout::superblock_offsets(array.world.ssd(drive).len());
+        match rots {
+            true => array.world.ssd_mut(drive).rot(first + 512, &[0xa5; 512]),
+            false => {
+                let ssd = array.world.ssd_mut(drive);
+                let block = first / ssd.block;
+                ssd.faults.latent.insert(block);
+            }
+        }
+        for write in writers() {
+            write(&mut array);
+        }
+        array.rest();
+        assert_eq!(array.state(), ArrayState::Optimal);
+        array.stop().start().verify();
+        assert_eq!(array.state(), ArrayState::Optimal);
+    }
+}

@@ -197,7 +197,7 @@ fn a_rebuild_that_is_cut_off_while_it_salvages_gives_up_no_more() {
 fn a_write_that_is_cut_off_while_it_salvages_gives_up_no_more() {
     for (level, members) in [("5", 4), ("6", 5)] {
         let (mut listed, mut over) = (0, 0);
-        for events in 0..150 {
+        for events in 0..200 {
             let mut array = full(level, members, events % 7);
             let lost = one_too_many(&mut array, None, 3);
             begin_to_write(&mut array, 0);

@@ -29,7 +29,8 @@ fn half_way(array: &mut Scenario) -> u64 {
     array.wait("the scrub has done half", move |world| {
         done_bytes(world).is_none_or(|done| done > half)
     });
-    let sb = array.status().superblock;
+    let drive = array.drive(0);
+    let sb = array.world.table_of(drive).expect("a superblock");
     sb.scrub.expect("it is under way").done_bytes
 }
 

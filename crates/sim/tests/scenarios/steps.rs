@@ -63,6 +63,13 @@ pub(crate) fn moves(array: &mut Scenario) -> bool {
     sb.moving.is_some()
 }
 
+/// The superblock of the member in slot 0 says so: another start finds it.
+pub(crate) fn moves_on_media(array: &mut Scenario) -> bool {
+    let drive = array.drive(0);
+    let own = array.world.table_of(drive).expect("a superblock");
+    own.moving.is_some()
+}
+
 /// A move of data, and the size that the array has when it is over.
 pub(crate) struct Move {
     /// Its command.

@@ -437,7 +437,9 @@ fn a_sector_that_cannot_be_read_is_not_rewritten_from_strips_that_do_not_agree()
 fn a_sector_that_cannot_be_read_is_rewritten_without_the_strip_that_is_wrong() {
     for (seed, wrong) in [(1, 1), (2, 5), (3, 6), (4, 0)] {
         let (mut array, drive) = read_beside_rot("7.3", 8, wrong, seed);
-        assert!(array.world.ssd(drive).faults.latent.is_empty());
+        array.wait("it is rewritten", |world| {
+            world.ssd(drive).faults.latent.is_empty()
+        });
         array
             .command(Command::StartScrub(ScrubMode::Repair))
             .expect("it scrubs");

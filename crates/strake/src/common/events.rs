@@ -218,7 +218,13 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
             (
                 "member_emptied",
                 Warning,
-                "A member in service lacks a superblock, or both: another program wrote to it.",
+                "A member in service lacks a superblock, or both, or has an older one: another \
+                 program wrote to it.",
+            ),
+            (
+                "member_doubted",
+                Critical,
+                "A member would be out as emptied or an older image; the level needs it.",
             ),
             (
                 "member_failing",

@@ -659,6 +659,7 @@ pub(crate) mod tests {
             device: None,
             member: MemberUuid([1; 16]),
             state: MemberState::InSync,
+            heard: Generation(0),
             read_errors: 3,
             write_errors: 4,
             mismatches: 6,

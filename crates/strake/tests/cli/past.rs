@@ -557,3 +557,101 @@ fn all_members_from_before_are_never_put_together_with_one_that_joined_since() {
     rig.qemu_io("data", IS_B);
     rig.stop_daemon();
 }
+
+/// A spare was built from the zeros, the array was optimal, and nothing was said.
+#[test]
+fn a_member_cut_short_just_before_another_is_failed_is_out_and_the_other_stays() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    let spare = ["--export", "nbd", "--spare", &files[3]];
+    rig.create("data", "5", &spare, &files[..3]).ok();
+    if rig.qemu_io("data", B).is_none() {
+        return;
+    }
+    let length = fs::metadata(&files[1]).expect("there").len();
+    resize(&files[1], 1 << 20);
+    resize(&files[1], length);
+    rig.run(&["fail", "data", "0"]).refused(4, "would-fail");
+    assert!(said(&rig, "member_out", "cause", "emptied"));
+    rig.until_state("data", "optimal");
+    rig.qemu_io("data", IS_B);
+    rig.run(&["fail", "data", "2"]).ok();
+    rig.qemu_io("data", IS_B);
+    rig.stop_daemon();
+}
+
+#[test]
+fn a_member_cut_short_just_before_the_array_is_renamed_is_out() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    rig.create("data", "6", NBD, &files).ok();
+    if rig.qemu_io("data", B).is_none() {
+        return;
+    }
+    let length = fs::metadata(&files[1]).expect("there").len();
+    resize(&files[1], 1 << 20);
+    resize(&files[1], length);
+    rig.run(&["rename", "data", "other"]).ok();
+    assert_eq!(rig.show("other")["state"], "degraded");
+    rig.qemu_io("other", IS_B);
+    rig.stop_daemon();
+}
+
+/// The stop wrote new superblocks on it: A was read where B was, without an event.
+#[test]
+fn an_older_copy_put_over_a_member_that_serves_is_out_before_its_array_stops() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(2);
+    rig.create("data", "1", NBD, &files).ok();
+    if rig.qemu_io("data", A).is_none() {
+        return;
+    }
+    rig.run(&["stop", "data"]).ok();
+    fs::copy(&files[0], rig.path("copy-of-0")).expect("copied");
+    rig.run(&["start", "data"]).ok();
+    rig.qemu_io("data", B);
+    overlay(rig.path("copy-of-0"), &files[0]);
+    rig.run(&["stop", "data"]).ok();
+    assert!(said(&rig, "member_out", "cause", "older_image"));
+    assert_eq!(rig.run(&["start", "data"]).code, 5);
+    rig.qemu_io("data", IS_B);
+    rig.stop_daemon();
+}
+
+/// As `dd conv=notrunc` does: the file stays the one that the array has open.
+fn overlay(from: impl AsRef<std::path::Path>, to: &str) {
+    let bytes = fs::read(from).expect("the copy");
+    let file = OpenOptions::new().write(true).open(to).expect("there");
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).expect("written");
+}
+
+/// One was put out, which gave the other its superblock again: it was in sync for ever.
+#[test]
+fn two_members_of_raid_5_cut_short_while_it_serves_are_refused_by_name_at_the_next_start() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(4);
+    rig.create("data", "5", NBD, &files).ok();
+    if rig.qemu_io("data", B).is_none() {
+        return;
+    }
+    // The first look after a change notes how much room the files take.
+    std::thread::sleep(Duration::from_secs(5));
+    for file in &files[1..3] {
+        let length = fs::metadata(file).expect("there").len();
+        resize(file, 1 << 20);
+        resize(file, length);
+    }
+    assert!(said(&rig, "member_emptied", "effect", "still in service"));
+    assert!(said(&rig, "member_doubted", "cause", "emptied"));
+    rig.run(&["stop", "data"]).ok();
+    let refused = rig.run(&["start", "data"]).refused(4, "members-emptied");
+    let found = refused.json_error()["found"].to_string();
+    for slot in ["slot 1 has no superblock", "slot 2 has no superblock"] {
+        assert!(found.contains(slot), "{found}");
+    }
+    rig.stop_daemon();
+}

@@ -441,6 +441,11 @@ impl Array {
             .min()
     }
 
+    /// Nothing is rebuilt now: what a member holds that cannot be believed would spread.
+    fn rebuild_waits(&self) -> bool {
+        self.jobs.paused || self.jobs.blocked || self.table.doubts()
+    }
+
     /// True if there is a rebuild at work (even if it waits).
     fn drive_rebuild(&mut self) -> bool {
         let Some(mut row) = self.rebuild_row() else {
@@ -453,7 +458,14 @@ impl Array {
             }
             return false;
         };
-        if self.jobs.paused || self.jobs.blocked {
+        if self.table.doubts() && self.jobs.rebuild.take().is_some() {
+            let cause = StopCause::Doubted;
+            self.out.event(EventKind::JobStopped {
+                kind: JobKind::Rebuild,
+                cause,
+            });
+        }
+        if self.rebuild_waits() {
             return false;
         }
         // A member that joined begins at its own first row.
@@ -493,7 +505,7 @@ impl Array {
         let room = jobs.running.len() < STEPS_ALONE && jobs.running.iter().all(rebuilds);
         // What begins or ends a job is seen where nothing is at work.
         let begun = jobs.rebuild.is_some() && jobs.resync.is_none();
-        let stopped = jobs.paused || jobs.blocked || !begun;
+        let stopped = self.rebuild_waits() || !begun;
         if !room || stopped || !jobs.pace.alone() || !self.regions_in(Phase::NeedSync).is_empty() {
             return;
         }
@@ -722,7 +734,7 @@ impl Array {
             done_bytes,
             total_bytes,
             rate_bytes_per_s: self.jobs.rebuild.as_ref().map_or(0, rate),
-            paused: self.jobs.paused || self.jobs.blocked,
+            paused: self.rebuild_waits(),
             held_back,
             foreground_p99_ns,
             inconsistent: 0,

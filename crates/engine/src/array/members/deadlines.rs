@@ -91,7 +91,7 @@ impl Array {
     }
 
     /// The level survives the loss of this device beside those that are given up.
-    fn bears_loss(&self, device: DeviceId, given_up: &[DeviceId]) -> bool {
+    pub(crate) fn bears_loss(&self, device: DeviceId, given_up: &[DeviceId]) -> bool {
         let Some(slot) = self.table.slot_of(device).map(Slot::index) else {
             return true;
         };

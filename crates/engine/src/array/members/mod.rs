@@ -228,7 +228,8 @@ impl Array {
     /// Gives spares to slots without a member, once that has been waited for.
     pub(crate) fn use_spares(&mut self) {
         let quiet = self.stage == Stage::Serving && !self.persist.view_due;
-        if !quiet || self.reshape.is_some() || self.jobs.paused {
+        let halts = self.jobs.paused || self.table.doubts();
+        if !quiet || self.reshape.is_some() || halts {
             return;
         }
         let going = self.going();
@@ -299,7 +300,7 @@ impl Array {
 
     /// When a spare that waits is to be used.
     pub(crate) fn spare_deadline(&self) -> Option<Time> {
-        if self.table.spares().is_empty() || self.jobs.paused {
+        if self.table.spares().is_empty() || self.jobs.paused || self.table.doubts() {
             return None;
         }
         let due = (0..self.table.slots().len()).filter_map(|at| self.spare_due(at));

@@ -39,6 +39,7 @@ use std::sync::Arc;
 
 use strake_format::*;
 
+use crate::array::metadata::copies::Copies;
 use crate::array::regions::Phase;
 use crate::array::{Array, Member};
 use crate::canary::{Canary, hit};
@@ -170,6 +171,7 @@ impl Array {
         // Its own list is older than any that it gets now.
         let member = Member {
             first_copy: new.copy_to_replace,
+            copies: Copies::found(&new.info, &new.superblock, new.copy_to_replace),
             heard: self.table.records()[at].known.heard,
             ..Member::new(new.info, new.superblock.member, layout)
         };

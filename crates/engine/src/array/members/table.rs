@@ -20,6 +20,7 @@ use std::ops::Index;
 use strake_format::*;
 
 use crate::array::members::slow::Watch;
+use crate::array::metadata::copies::Copies;
 use crate::geometry::Geometry;
 use crate::proto::*;
 use crate::units::*;
@@ -38,6 +39,8 @@ pub(crate) struct Member {
     pub(crate) extended: bool,
     /// The superblock copy that is written first; the other was the only whole one at the start.
     pub(crate) first_copy: usize,
+    /// What is known to lie at both places.
+    pub(crate) copies: Copies,
     /// Which place of the list of unreadable blocks holds its newest version.
     pub(crate) list_place: usize,
     pub(crate) counts: ErrorCounts,
@@ -57,6 +60,7 @@ impl Member {
             places: layout,
             extended: false,
             first_copy: 0,
+            copies: Copies::default(),
             // The first version goes to the first place.
             list_place: 1,
             counts: ErrorCounts::default(),
@@ -324,6 +328,11 @@ impl Table {
     pub(crate) fn outgoing_in(&self, device: DeviceId) -> Option<usize> {
         let goes = |slot: &SlotUse| slot.outgoing == Some(device);
         self.slots.iter().position(goes)
+    }
+
+    /// Some member stays in service although its superblocks speak against it.
+    pub(crate) fn doubts(&self) -> bool {
+        self.devices.values().any(|member| member.copies.doubted)
     }
 
     /// Every slot has a member in sync.

@@ -4,5 +4,6 @@
 //! Invariant: what follows from a version begins when the version is durable on every live member.
 
 pub(crate) mod bad_blocks;
+pub(crate) mod copies;
 pub(crate) mod log_coverage;
 pub(crate) mod superblocks;

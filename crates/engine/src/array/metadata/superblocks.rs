@@ -1,5 +1,10 @@
 //! Superblocks become durable: one flight at a time, one copy on every member, then the other.
 //!
+//! Before a flight writes, it reads what lies at the places ([`metadata::copies`]). A member with
+//! copies that speak against it goes out, and the flight ends: another one takes the new table.
+//!
+//! [`metadata::copies`]: crate::array::metadata::copies
+//!
 //! The first wave goes to the members that the last durable table calls in sync. The others follow
 //! when these have their copies: spares, also those that had a slot until now. A device that joins
 //! would otherwise be able to hold the newest table alone: after a crash and a start without that
@@ -11,7 +16,8 @@
 //! * A device that no durable table knows never holds a table that a member in sync lacks.
 //! * At every moment at least one copy on each member is whole: the second is written only when the
 //!   first is durable, and the first is the one that was not whole, or older, at the start. (A
-//!   start that follows a power cut may be cut off, too.)
+//!   start that follows a power cut may be cut off, too.) Except on a member that has lost a copy
+//!   and stays in service: it has one place.
 //! * A member is shown in sync only when the table that says so is durable everywhere.
 //! * Before an array serves, and before it has stopped, every row says that its member has a
 //!   superblock of this start, or of this stop ([`Known`]): what is older than that is an older
@@ -21,6 +27,7 @@
 use strake_format::*;
 
 use crate::array::members::table::Table;
+use crate::array::metadata::copies::{Durable, Shown};
 use crate::array::outbox::Outbox;
 use crate::array::{Array, Member, Purpose, SlotUse, Stage};
 use crate::canary::{self, Canary};
@@ -32,6 +39,8 @@ use crate::units::*;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SuperblockWaiter {
     Done(CommandId, Changed),
+    /// An administrator puts this device out, if the others hold what they should.
+    PutOut(CommandId, DeviceId),
     Release(DeviceId),
     /// Its slot has another member.
     Replaced(DeviceId),
@@ -87,17 +96,23 @@ struct Flight {
 
 /// A device that gets an image.
 #[derive(Clone, Copy, Debug)]
-struct Reader {
-    device: DeviceId,
+pub(crate) struct Reader {
+    pub(crate) device: DeviceId,
     role: Role,
     /// It belongs to the first wave. This stays as it is while the image is written: the
     /// membership may change between two waves, and each device gets two copies.
     first: bool,
+    /// What its places showed.
+    pub(crate) shown: [Shown; 2],
+    /// Its places, in the order in which they are written.
+    pub(crate) places: [Option<usize>; 2],
 }
 
 /// Which copies are being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Copies {
+    /// None yet: what lies at the places is being read.
+    Read,
     /// The first, on members that the last durable table calls in sync.
     First,
     /// The first, on all other members.
@@ -238,11 +253,69 @@ impl Array {
         self.persist.says_whole_at &= self.sb.map_whole_at;
         self.persist.flight = Some(Flight {
             version: self.persist.wanted,
-            copies: Copies::First,
+            copies: Copies::Read,
             pending: 0,
             image: self.superblock(),
             devices: self.readers_of_superblocks(),
         });
+        self.read_copies()
+    }
+
+    /// Reads the places of all members. Nothing rests on what lies on a spare.
+    fn read_copies(&mut self) -> bool {
+        let flight = self.persist.flight.as_ref().expect("a flight was begun");
+        let members = flight.devices.iter().map(|reader| reader.device);
+        let members: Vec<DeviceId> = members
+            .filter(|&device| self.table.slot_of(device).is_some())
+            .collect();
+        let mut pending = 0;
+        for device in members {
+            let durable = self.table[&device].copies.durable;
+            for (place, durable) in durable.into_iter().enumerate() {
+                let unread = canary::hit(Canary::CopiesUnread);
+                if let Some(durable) = durable.filter(|_| !unread) {
+                    self.read_copy(durable, Purpose::SuperblockRead { device, place });
+                    pending += 1;
+                }
+            }
+        }
+        let flight = self.persist.flight.as_mut().expect("a flight was begun");
+        flight.pending = pending;
+        pending == 0 && self.copies_read()
+    }
+
+    /// A read of a place is over. True as of [`Array::superblock_written`].
+    pub(crate) fn superblock_read(
+        &mut self,
+        device: DeviceId,
+        place: usize,
+        completion: &Completion,
+    ) -> bool {
+        match completion.result {
+            // What cannot be read says nothing of the member, and the write may heal it.
+            Ok(()) | Err(IoError::Media | IoError::Unclear | IoError::Other(_)) => {}
+            Err(error) => self.write_failed(device, error),
+        }
+        let shown = self.shown_by(device, place, completion);
+        let Some(flight) = &mut self.persist.flight else {
+            return false;
+        };
+        let reader = flight.devices.iter_mut().find(|r| r.device == device);
+        reader.expect("it was asked").shown[place] = shown;
+        flight.pending -= 1;
+        flight.pending == 0 && self.copies_read()
+    }
+
+    /// Nothing was written yet: where a device has left, another flight takes what is so now.
+    fn copies_read(&mut self) -> bool {
+        let mut flight = self.persist.flight.take().expect("its places were read");
+        let over = matches!(self.stage, Stage::Failed | Stage::Stopped);
+        let left = |reader: &Reader| !self.table.has(reader.device);
+        if over || flight.devices.iter().any(left) || self.judge_copies(&mut flight.devices) {
+            return false;
+        }
+        flight.copies = Copies::First;
+        self.persist.flight = Some(flight);
         self.write_copies()
     }
 
@@ -266,23 +339,35 @@ impl Array {
         let stays = |device: &DeviceId| self.table.slot_of(*device).is_some();
         let live = self.table.live().into_iter().filter(stays);
         let devices = live.chain(self.table.spares().iter().copied());
-        let reader = |device| Reader {
-            device,
-            role: role(device),
-            first: self.in_first_wave(device),
+        let reader = |device| {
+            let first_copy = self.table[&device].first_copy;
+            Reader {
+                device,
+                role: role(device),
+                first: self.in_first_wave(device),
+                shown: [Shown::Nothing; 2],
+                places: [Some(first_copy), Some(1 - first_copy)],
+            }
         };
         devices.map(reader).collect()
     }
 
     /// This superblock is durable on all that it speaks to.
     fn heard(&mut self, flight: &Flight) {
+        let unwritten = |reader: &&Reader| reader.places == [None; 2];
+        let unwritten = flight.devices.iter().filter(unwritten);
+        let unwritten: Vec<DeviceId> = unwritten.map(|reader| reader.device).collect();
         for Reader { device, .. } in &flight.devices {
-            if let Some(member) = self.table.get_mut(*device) {
+            let member = self.table.get_mut(*device);
+            if let Some(member) = member.filter(|_| !unwritten.contains(device)) {
                 member.heard = flight.image.generation;
             }
         }
         let rows = self.table.slots().iter().zip(&flight.image.slots);
-        let there = rows.filter(|(slot, _)| slot.current().or(slot.incoming()).is_some());
+        let there = rows.filter(|(slot, _)| {
+            let device = slot.current().or(slot.incoming());
+            device.is_some_and(|device| !unwritten.contains(&device))
+        });
         let known = there.map(|(_, row)| row.known.heard).min();
         self.persist.known = known.unwrap_or(flight.image.generation);
     }
@@ -308,13 +393,16 @@ impl Array {
             device,
             role,
             first,
+            places,
+            ..
         } in devices
         {
             if copies != Copies::Second && first != (copies == Copies::First) {
                 continue;
             }
             // A device that left since the flight began gets no second copy.
-            let Some(member) = self.table.get(device) else {
+            let place = places[usize::from(copies == Copies::Second)];
+            let (Some(member), Some(place)) = (self.table.get(device), place) else {
                 continue;
             };
             let (fua, member_uuid) = (member.info.volatile_cache, member.member);
@@ -324,7 +412,6 @@ impl Array {
                 layout: member.layout,
                 ..image.clone()
             };
-            let place = usize::from(copies == Copies::Second) ^ member.first_copy;
             let offset = Layout::superblock_offsets(member.layout.device_bytes)[place];
             let data = Slice::new(Buf::from_bytes(&sb.encode(offset)[..]), 0, SUPERBLOCK_BYTES);
             let kind = IoKind::Write {
@@ -333,7 +420,8 @@ impl Array {
                 fua,
                 purpose: WritePurpose::Metadata,
             };
-            self.out.io(device, Purpose::Superblock { device }, kind);
+            self.out
+                .io(device, Purpose::Superblock { device, place }, kind);
             pending += 1;
         }
         let flight = self.persist.flight.as_mut().expect("a flight was begun");
@@ -343,10 +431,18 @@ impl Array {
 
     /// A write of a superblock is over. True if pages of the region map may wait for what all of
     /// them say now.
-    pub(crate) fn superblock_written(&mut self) -> bool {
+    pub(crate) fn superblock_written(&mut self, device: DeviceId, place: usize) -> bool {
         let Some(flight) = &mut self.persist.flight else {
             return false;
         };
+        // A device is no member any more if its write failed.
+        if let Some(member) = self.table.get_mut(device) {
+            let offsets = Layout::superblock_offsets(member.layout.device_bytes);
+            member.copies.durable[place] = Some(Durable {
+                offset: offsets[place],
+                generation: flight.image.generation,
+            });
+        }
         flight.pending -= 1;
         flight.pending == 0 && self.copies_written()
     }
@@ -363,6 +459,7 @@ impl Array {
             .as_mut()
             .expect("its last write came back");
         flight.copies = match flight.copies {
+            Copies::Read => unreachable!("nothing was written yet"),
             Copies::First => Copies::FirstOfOthers,
             Copies::FirstOfOthers => Copies::Second,
             Copies::Second => {

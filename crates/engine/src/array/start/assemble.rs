@@ -15,6 +15,7 @@ use crate::array::jobs::zeroing::Init;
 use crate::array::members::rejoin::{comes_back, keeps};
 use crate::array::members::table::Table;
 use crate::array::metadata::bad_blocks::{self, Unreadable};
+use crate::array::metadata::copies::Copies;
 use crate::array::metadata::log_coverage::LogCoverage;
 use crate::array::metadata::superblocks::{Persist, SuperblockWaiter, in_sync};
 use crate::array::outbox::Outbox;
@@ -572,6 +573,7 @@ fn members_of(
         let layout = sb.layout.for_device(found.info.bytes, sb.strip_bytes);
         layout.map(|layout| Member {
             first_copy: found.copy_to_replace,
+            copies: Copies::found(&found.info, own, found.copy_to_replace),
             heard: heard(sb, own.member),
             list_place: match layout.map_pages.cmp(&own.layout.map_pages) {
                 Ordering::Equal => bad_blocks::newest(found).map_or(1, |(place, _)| place),

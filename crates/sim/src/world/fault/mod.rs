@@ -11,5 +11,6 @@ pub mod past;
 pub mod planted;
 pub(crate) mod removal;
 pub mod reset;
+pub mod ruined;
 pub mod silent;
 pub mod tolerance;

@@ -129,6 +129,25 @@ impl Pasts {
         self.is_strange(drive) && !self.hollow.contains(&drive)
     }
 
+    /// The newest image of this drive, which is an image no more.
+    pub(crate) fn take_newest(&mut self, drive: usize) -> Option<Vec<u8>> {
+        let of_drive = |image: &Image| image.drive == drive;
+        let at = self.images.iter().rposition(of_drive)?;
+        Some(self.images.remove(at).bytes)
+    }
+
+    /// The drive has lost what it held, but perhaps a superblock.
+    pub(crate) fn is_hollow_now(&mut self, drive: usize) {
+        self.strange.insert(drive);
+        self.hollow.insert(drive);
+    }
+
+    /// The drive holds what its member held some time ago.
+    pub(crate) fn is_older_now(&mut self, drive: usize) {
+        self.strange.insert(drive);
+        self.hollow.remove(&drive);
+    }
+
     /// The drive becomes another member.
     pub(crate) fn forget(&mut self, drive: usize) {
         self.images.retain(|image| image.drive != drive);
@@ -328,6 +347,7 @@ impl World {
 
     /// The array has released a device: nothing reads or writes it any more.
     pub(crate) fn empty_released(&mut self, device: DeviceId) {
+        self.ruin_released(self.drive_of(device));
         if !self.pasts.found_empty.devices.remove(&device) {
             return;
         }
@@ -353,6 +373,7 @@ impl World {
     /// What this drive holds is what its member held last after all.
     pub fn pasts_are_right(&mut self, drive: usize) {
         self.pasts.strange.remove(&drive);
+        self.ruined.forget(drive);
     }
 
     /// Between two lives. `spared`: no member may be missing at the start.
@@ -406,7 +427,7 @@ impl World {
     }
 
     /// The newest image of it can be told from what it was last.
-    fn has_old_image(&self, drive: usize) -> bool {
+    pub(crate) fn has_old_image(&self, drive: usize) -> bool {
         let of_drive = |image: &&Image| image.drive == drive;
         let newest = self.pasts.images.iter().rfind(of_drive);
         let ssd = &self.drives[drive].ssd;

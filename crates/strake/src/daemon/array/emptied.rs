@@ -1,24 +1,25 @@
-//! Members in service that lost their superblocks: another program wrote to the drive, or emptied
-//! the file, under the array.
+//! Members in service that lost their superblocks, or have older ones: another program wrote to the
+//! drive, emptied the file, or put an older image in its place, under the array.
 //!
 //! That the array has a drive exclusively keeps out most programs, not `dd`, `blkdiscard` or
-//! `sgdisk`. A stop writes superblocks anew, and such a member would pass for one in sync.
+//! `sgdisk`. The array reads superblocks before it writes them (`engine::array::metadata::copies`);
+//! the look finds such members while it writes none.
 //!
 //! Invariants: a look takes a bounded time, and reads what the array has open, whatever lies at the
-//! path by now; a device that does not answer has one look under way; a member that lacks both
-//! copies is put out, one that lacks one only where two looks say so (it may be on its way to a new
-//! place) and the level survives that. Under `change`, so that no device is just being given its
-//! copies.
+//! path by now; a device that does not answer has one look under way; members that lack both copies
+//! are put out, all at once. Of others the engine decides, by what it reads itself, where two looks
+//! say the same (a copy may be on its way to a new place). Under `change`, so that no device is
+//! just being given its copies.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use strake_engine::event::{ArrayState, Command, MemberStatus, Status};
+use strake_engine::event::{ArrayState, Command, Status};
 use strake_engine::units::DeviceId;
-use strake_format::Slot;
-use strake_runtime::DeviceError;
+use strake_format::{Generation, Slot};
+use strake_runtime::{DeviceError, Look};
 
 use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running::{Running, in_service};
@@ -31,6 +32,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// After which a copy that is on its way has arrived.
 const ARRIVAL: Duration = Duration::from_secs(3);
 
+/// Why a member stays in service.
+const NO_MORE: &str = "the level does not survive the loss of all such members; what shows their \
+                       state is not written over, and the next start refuses";
+
 /// Devices that are being looked at.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Looks(Arc<Mutex<BTreeSet<DeviceId>>>);
@@ -41,22 +46,52 @@ impl Looks {
     }
 }
 
-/// A member without one of its superblocks, or without both.
+/// What is wrong with the superblocks of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wrong {
+    /// It has none.
+    Both,
+    /// It lacks the one at this offset.
+    One(u64),
+    /// They are older than what it had.
+    Older { has: Generation, had: Generation },
+}
+
+impl Wrong {
+    /// What a look says of a member that had this generation before the look.
+    fn of(look: Result<Look, DeviceError>, had: Generation) -> Option<Wrong> {
+        match look {
+            Err(DeviceError::NotStrake(_)) => Some(Wrong::Both),
+            // It cannot be read: the array finds that out by itself.
+            Err(_) => None,
+            Ok(Look { generation, .. }) if generation < had => {
+                let has = generation;
+                Some(Wrong::Older { has, had })
+            }
+            Ok(Look { emptied, .. }) => emptied.map(Wrong::One),
+        }
+    }
+}
+
+/// A member with superblocks that are not what the array wrote.
 struct Emptied {
     slot: Slot,
     device: DeviceId,
     path: String,
-    /// Where the one lay that it lacks; `None`: it lacks both.
-    lacks: Option<u64>,
+    wrong: Wrong,
 }
 
 impl Emptied {
     fn cause(&self) -> String {
-        match self.lacks {
-            None => "no superblock is left at either of its places".to_owned(),
-            Some(offset) => {
+        match self.wrong {
+            Wrong::Both => "no superblock is left at either of its places".to_owned(),
+            Wrong::One(offset) => {
                 format!("no superblock is left at byte {offset}: its content may be lost")
             }
+            Wrong::Older { has, had } => format!(
+                "it is an older image: its superblocks have generation {}, the array wrote {}",
+                has.0, had.0
+            ),
         }
     }
 }
@@ -69,10 +104,10 @@ impl Running {
         let Some(status) = self.status().ok().filter(serves) else {
             return;
         };
-        let (some, none): (Vec<Emptied>, Vec<Emptied>) = self
+        let (none, some): (Vec<Emptied>, Vec<Emptied>) = self
             .emptied(&status)
             .into_iter()
-            .partition(|m| m.lacks.is_some());
+            .partition(|m| m.wrong == Wrong::Both);
         if !none.is_empty() {
             // All at once: superblocks that say that one is out are written to none of the others.
             let devices = none.iter().map(|member| member.device).collect();
@@ -83,26 +118,41 @@ impl Running {
                 return;
             }
         }
-        for member in self.still_lacking(&status, some) {
-            let may = self.preflight(Command::FailDevice(member.device));
-            let out = || {
-                self.command(Command::Emptied(vec![member.device]))
-                    .map(drop)
+        let some = self.still_wrong(&status, some);
+        if some.is_empty() {
+            return;
+        }
+        let looked = self.command(Command::LookAtSuperblocks).map(drop);
+        let serves = self.serving_members();
+        for member in some {
+            let out = match (&looked, serves.contains(&member.device)) {
+                (Err(failure), true) => Err(failure.clone()),
+                (Ok(()), true) => Err(Failure::new(Code::WouldFail, NO_MORE)),
+                (_, false) => Ok(()),
             };
-            self.note_emptied(events, &member, &may.and_then(|()| out()));
+            self.note_emptied(events, &member, &out);
         }
     }
 
-    /// Those that lack the same copy a moment later.
-    fn still_lacking(&self, status: &Status, members: Vec<Emptied>) -> Vec<Emptied> {
+    fn serving_members(&self) -> BTreeSet<DeviceId> {
+        let members = self.status().map(|status| status.members);
+        let members = members.unwrap_or_default().into_iter();
+        members
+            .filter(in_service)
+            .filter_map(|m| m.device)
+            .collect()
+    }
+
+    /// Those of which another look says the same a moment later.
+    fn still_wrong(&self, status: &Status, members: Vec<Emptied>) -> Vec<Emptied> {
         if members.is_empty() {
             return members;
         }
         std::thread::sleep(ARRIVAL);
-        let first: BTreeSet<_> = members.iter().map(|m| (m.device, m.lacks)).collect();
+        let first: BTreeSet<_> = members.iter().map(|m| (m.device, m.wrong)).collect();
         let again = self.emptied(status).into_iter();
         again
-            .filter(|m| first.contains(&(m.device, m.lacks)))
+            .filter(|m| first.contains(&(m.device, m.wrong)))
             .collect()
     }
 
@@ -124,22 +174,30 @@ impl Running {
         });
     }
 
-    /// Members in service that lack superblocks, of those that answer.
+    /// Members in service with superblocks that are not what they were, of those that answer.
     fn emptied(&self, status: &Status) -> Vec<Emptied> {
         let (found, all) = channel();
         let looked = self.with(|serving| {
             let members = status.members.iter().filter(|m| in_service(m));
-            for (slot, device) in members.filter_map(|m: &MemberStatus| Some((m.slot?, m.device?)))
-            {
+            let members = members.filter_map(|m| Some((m.slot?, m.device?, m.heard)));
+            for (slot, device, had) in members {
                 let path = serving.path(device).unwrap_or_default();
-                let member = Emptied {
+                let path = path.display().to_string();
+                let member = move |wrong| Emptied {
                     slot,
                     device,
-                    path: path.display().to_string(),
-                    lacks: None,
+                    path,
+                    wrong,
                 };
                 if let Some(look) = serving.look_at(device) {
-                    self.begin_look(member, look, found.clone());
+                    let found = found.clone();
+                    let look = move || {
+                        if let Some(wrong) = Wrong::of(look(), had) {
+                            // Nobody may wait any more.
+                            let _ = found.send(member(wrong));
+                        }
+                    };
+                    self.begin_look(device, look);
                 }
             }
             Ok(())
@@ -154,28 +212,14 @@ impl Running {
     }
 
     /// Looks on a thread of its own: a device that hangs holds up neither a stop nor another look.
-    fn begin_look(
-        &self,
-        member: Emptied,
-        look: impl FnOnce() -> Result<Option<u64>, DeviceError> + Send + 'static,
-        found: Sender<Emptied>,
-    ) {
-        let (looks, device) = (self.looks.clone(), member.device);
+    fn begin_look(&self, device: DeviceId, look: impl FnOnce() + Send + 'static) {
+        let looks = self.looks.clone();
         if !looks.with(|looks| looks.insert(device)) {
             return;
         }
         let looking = move || {
-            let lacks = match look() {
-                Err(DeviceError::NotStrake(_)) => Some(None),
-                Ok(Some(offset)) => Some(Some(offset)),
-                // It has both, or cannot be read: the array finds that out by itself.
-                Ok(None) | Err(_) => None,
-            };
+            look();
             looks.with(|looks| looks.remove(&device));
-            if let Some(lacks) = lacks {
-                // Nobody may wait any more.
-                let _ = found.send(Emptied { lacks, ..member });
-            }
         };
         let thread = std::thread::Builder::new().name("look".to_owned());
         if thread.spawn(looking).is_err() {

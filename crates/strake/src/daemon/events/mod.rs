@@ -390,6 +390,7 @@ fn stop_cause(cause: StopCause) -> &'static str {
     match cause {
         StopCause::Asked => "asked",
         StopCause::Membership => "membership",
+        StopCause::Doubted => "member_doubted",
         StopCause::Unreadable => "unreadable",
         StopCause::ListFull => "unreadable_list_full",
         StopCause::Inconsistent => "inconsistent",
@@ -438,6 +439,7 @@ fn words(kind: &EventKind) -> Words {
         EventKind::MemberOut { .. }
         | EventKind::CountersReset { .. }
         | EventKind::MemberFailing { .. }
+        | EventKind::MemberDoubted { .. }
         | EventKind::SpareUsed { .. }
         | EventKind::Returned { .. }
         | EventKind::Rebuilt { .. }
@@ -562,6 +564,13 @@ fn member_words(kind: &EventKind) -> Words {
         EventKind::MemberFailing { slot, .. } => {
             let effect = text("it serves until a spare has taken its place");
             ("member_failing", Some(slot), text("read_errors"), effect)
+        }
+        EventKind::MemberDoubted { slot, cause, .. } => {
+            let effect = text(
+                "it stays in service, as the level does not survive its loss: what is read from \
+                 it may be wrong. Nothing is rebuilt from it, and the next start sets it aside",
+            );
+            ("member_doubted", Some(slot), text(out_cause(cause)), effect)
         }
         EventKind::SpareUsed { slot, .. } => {
             ("spare_used", Some(slot), None, text("rebuild onto it"))
