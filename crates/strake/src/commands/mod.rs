@@ -193,7 +193,8 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         None => offline::create(context, request),
     };
     if request.force && !request.dry_run {
-        confirm_force(yes, |force| {
+        let what = format!("strake create --force {} would overwrite", request.name);
+        confirm_force(yes, &what, |force| {
             ask(&CreateRequest {
                 force,
                 dry_run: true,
@@ -523,13 +524,8 @@ fn add(context: &Context, args: &AddArgs) -> Ended {
         force: args.force,
         dry_run: args.dry_run,
     };
-    take_device(
-        context,
-        &client,
-        &url(&args.name, "add")?,
-        &request,
-        args.yes,
-    )
+    let of = ("add", args.name.as_str());
+    take_device(context, &client, of, &request, args.yes)
 }
 
 fn replace(context: &Context, args: &ReplaceArgs) -> Ended {
@@ -540,25 +536,22 @@ fn replace(context: &Context, args: &ReplaceArgs) -> Ended {
         force: args.force,
         dry_run: args.dry_run,
     };
-    take_device(
-        context,
-        &client,
-        &url(&args.name, "replace")?,
-        &request,
-        args.yes,
-    )
+    let of = ("replace", args.name.as_str());
+    take_device(context, &client, of, &request, args.yes)
 }
 
 /// Gives a device to an array. What `--force` overwrites on it is asked about.
 fn take_device(
     context: &Context,
     client: &Client,
-    path: &str,
+    (verb, name): (&str, &str),
     request: &DeviceRequest,
     yes: bool,
 ) -> Ended {
+    let path = &url(name, verb)?;
     if request.force && !request.dry_run {
-        confirm_force(yes, |force| {
+        let what = format!("strake {verb} --force {name} would overwrite");
+        confirm_force(yes, &what, |force| {
             let rehearsal = DeviceRequest {
                 force,
                 dry_run: true,

@@ -257,6 +257,8 @@ fn not_taken(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn refused(text: &str) -> String {

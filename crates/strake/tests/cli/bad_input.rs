@@ -257,6 +257,51 @@ fn a_foreign_signature_needs_force() {
     }
 }
 
+/// The first device was asked about, and the others were overwritten without a word.
+#[test]
+fn all_that_force_would_overwrite_is_named_before_it_is_overwritten() {
+    if !rig::has("mkfs.ext4") && !rig::has("mke2fs") {
+        return rig::skipped("mkfs.ext4 is not installed");
+    }
+    for daemon in [false, true] {
+        let mut rig = Rig::new();
+        let devices = rig.files(4);
+        if daemon {
+            rig.start_daemon();
+        }
+        rig.create("old", "1", &["--export", "none"], &devices[2..])
+            .ok();
+        if daemon {
+            rig.run(&["stop", "old"]).ok();
+        }
+        for device in &devices[..2] {
+            let mut mkfs = std::process::Command::new("mkfs.ext4");
+            let made = mkfs.arg("-q").arg(device).status();
+            assert!(made.is_ok_and(|status| status.success()));
+        }
+        let before: Vec<Vec<u8>> = devices.iter().map(|device| bytes(device)).collect();
+        let names_all = |run: &rig::Run, devices: &[String]| {
+            let all = devices.iter().all(|device| run.err.contains(device));
+            assert!(all, "{run:?}");
+        };
+        let run = rig
+            .create("new", "5", &[], &devices)
+            .refused(4, "foreign-signature");
+        names_all(&run, &devices);
+        let run = rig
+            .create("new", "5", &["--force"], &devices)
+            .refused(4, "not-confirmed");
+        names_all(&run, &devices);
+        let what = "strake create --force new would overwrite: ";
+        assert!(run.err.contains(what), "{run:?}");
+        let pool = ["pool", "create", "p", "--force", &devices[1], &devices[3]];
+        let run = rig.run(&pool).refused(4, "not-confirmed");
+        names_all(&run, &[devices[1].clone(), devices[3].clone()]);
+        let after: Vec<Vec<u8>> = devices.iter().map(|device| bytes(device)).collect();
+        assert!(after == before, "something was written unasked");
+    }
+}
+
 #[test]
 fn a_member_of_another_array_needs_force() {
     let rig = Rig::new();
