@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use strake_engine::event::EventKind;
+use strake_engine::event::{ArrayState, EventKind, MemberState};
 use strake_format::{ArrayUuid, Slot};
 use strake_runtime::{EventRecord, Serving};
 
@@ -24,6 +24,7 @@ use crate::drives::find::Aside;
 use crate::drives::machine::locate;
 use crate::drives::machine::looks::Looks;
 use crate::drives::machine::sysfs;
+use crate::view;
 
 /// A device in a slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -198,12 +199,23 @@ impl Seats {
         }
     }
 
-    /// An array with what its slots had.
+    /// Whether this device left the slot and did not come back. The last member that a failed array
+    /// lost keeps its slot: without it there is no array.
+    pub(crate) fn is_lost(&self, slot: u8, device: &str) -> bool {
+        let was = self.0.get(&slot).and_then(|place| place.was.as_ref());
+        was.is_some_and(|was| was.seat.device == Path::new(device))
+    }
+
+    /// An array with what its slots had; where it has failed, what is out of service is `failed`.
     pub(crate) fn shown(&self, mut array: ArrayJson) -> ArrayJson {
+        let has_failed = array.state == view::array_state(ArrayState::Failed);
         for member in &mut array.members {
-            member.was = member
-                .slot
-                .and_then(|slot| self.was(slot, member.device.is_none()));
+            let Some(slot) = member.slot else { continue };
+            member.was = self.was(slot, member.device.is_none());
+            let mut device = member.device.iter();
+            if has_failed && device.any(|device| self.is_lost(slot, device)) {
+                member.state = view::member_state(MemberState::Failed).to_owned();
+            }
         }
         array
     }
