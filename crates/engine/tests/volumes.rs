@@ -75,9 +75,13 @@ fn volumes_get_room_while_there_is_any_and_errors_have_names() {
         })
     );
     assert_eq!(refused(4, "a", UNIT), Some(VolumeError::NameTaken));
-    let odd = Some(VolumeError::Size { block_bytes: 4096 });
-    assert_eq!(refused(4, "d", 0), odd);
-    assert_eq!(refused(4, "d", UNIT + 512), odd);
+    for size_bytes in [0, UNIT + 512] {
+        let odd = VolumeError::Size {
+            size_bytes,
+            block_bytes: 4096,
+        };
+        assert_eq!(refused(4, "d", size_bytes), Some(odd));
+    }
     assert_eq!(delete(&abc, "d").err(), Some(VolumeError::NoSuchVolume));
     assert_eq!(
         rename(&abc, "b", name("c")).err(),
@@ -106,7 +110,11 @@ fn growing_moves_nothing_and_shrinking_gives_back_the_end() {
     let grown = resize(&grown, GROUND, "a", 4 * UNIT + 4096, false).expect("there is room");
     assert_eq!(pieces(&grown.volumes[0]), [(0, 2), (5, 3)]);
     let refused = resize(&grown, GROUND, "a", UNIT, false).err();
-    assert_eq!(refused, Some(VolumeError::WouldShrink));
+    let shrinks = VolumeError::WouldShrink {
+        has_bytes: 4 * UNIT + 4096,
+        gets_bytes: UNIT,
+    };
+    assert_eq!(refused, Some(shrinks));
     let small = resize(&grown, GROUND, "a", UNIT + 4096, true).expect("it was said");
     assert_eq!(pieces(&small.volumes[0]), [(0, 2)]);
     let mut after = small.clone();

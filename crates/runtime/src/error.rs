@@ -63,8 +63,10 @@ pub enum ServeError {
     #[error("members failed while the array was starting{}", each_out(.0))]
     MembersFailed(Vec<(PathBuf, Option<i32>)>),
     /// The array cannot go on within its memory limit.
-    #[error("{shards} threads need {least_bytes} bytes of buffers at least")]
+    #[error("{shards} threads need {least_bytes} bytes of buffers at least, not {limit_bytes}")]
     MemoryLimit {
+        /// What they may take.
+        limit_bytes: u64,
         /// What they need.
         least_bytes: u64,
         /// Threads.

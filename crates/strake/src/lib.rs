@@ -83,13 +83,28 @@ fn refused(error: &clap::Error) -> ExitCode {
         .lines()
         .map(|line| line.trim().trim_start_matches("error: "))
         .collect();
-    let said = said.join(" ");
+    let said = in_our_words(said.join(" "));
     let lacks_name = error.kind() == ErrorKind::MissingRequiredArgument && said.contains("<NAME>");
     let failure = match lacks_name.then(cli::args::taken_by_add).flatten() {
         Some(devices) => name_behind_add(&said, &devices),
         None => Failure::new(Code::Usage, said),
     };
     say(&failure, json)
+}
+
+/// Without what libraries say of numbers.
+fn in_our_words(said: String) -> String {
+    let of_numbers = [
+        ("invalid digit found in string", "it is no whole number"),
+        ("invalid float literal", "it is no number"),
+        ("cannot parse integer from empty string", "it is empty"),
+        ("cannot parse float from empty string", "it is empty"),
+        ("number too large to fit in target type", "it is too large"),
+        ("number too small to fit in target type", "it is too small"),
+    ];
+    of_numbers
+        .into_iter()
+        .fold(said, |said, (theirs, ours)| said.replace(theirs, ours))
 }
 
 /// `restripe --add` takes all words up to the next option, so also a NAME that stands there.

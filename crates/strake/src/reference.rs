@@ -292,7 +292,8 @@ fn meaning(exit: Exit) -> &'static str {
         Exit::TooFew => "the array is stopped, and too few members were found",
         Exit::Unknown => "no daemon answers, and another process holds members",
         Exit::Found => {
-            "`--wait`: a scrub found what it did not mend; `doctor`: it found something to do"
+            "`--wait`: a scrub left what it found, or halted there; `doctor`: it found something \
+             to do"
         }
         Exit::Unfinished => "`--wait`: the job did not come to its end",
     }

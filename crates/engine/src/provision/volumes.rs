@@ -37,8 +37,10 @@ pub enum VolumeError {
     #[error("there are {VOLUMES_MAX} volumes already")]
     TooMany,
     /// Not whole blocks, or nothing.
-    #[error("the size is not a multiple of {block_bytes} bytes, or nothing")]
+    #[error("a size of {size_bytes} bytes is not one or more blocks of {block_bytes} bytes")]
     Size {
+        /// What was asked for, bytes.
+        size_bytes: u64,
         /// A logical block.
         block_bytes: u64,
     },
@@ -54,8 +56,13 @@ pub enum VolumeError {
     #[error("what is free is in too many pieces: {EXTENTS_MAX} extents at most")]
     Scattered,
     /// Smaller than it is, without a permission to shrink it.
-    #[error("it would shrink")]
-    WouldShrink,
+    #[error("the volume would shrink from {has_bytes} to {gets_bytes} bytes")]
+    WouldShrink {
+        /// Its size, bytes.
+        has_bytes: u64,
+        /// What was asked for, bytes.
+        gets_bytes: u64,
+    },
 }
 
 /// What an array has to give, and in which pieces.
@@ -274,7 +281,10 @@ fn units_of(table: &VolumeTable, ground: Ground, size_bytes: u64) -> Result<u64,
     let block_bytes = ground.block_bytes;
     match size_bytes > 0 && size_bytes.is_multiple_of(block_bytes) {
         true => Ok(size_bytes.div_ceil(table.unit_bytes)),
-        false => Err(VolumeError::Size { block_bytes }),
+        false => Err(VolumeError::Size {
+            size_bytes,
+            block_bytes,
+        }),
     }
 }
 
@@ -364,8 +374,12 @@ pub fn resize(
 ) -> Result<VolumeTable, VolumeError> {
     let units = units_of(table, ground, size_bytes)?;
     let at = place_of(table, name)?;
-    if size_bytes < table.volumes[at].size_bytes && !shrink {
-        return Err(VolumeError::WouldShrink);
+    let has_bytes = table.volumes[at].size_bytes;
+    if size_bytes < has_bytes && !shrink {
+        return Err(VolumeError::WouldShrink {
+            has_bytes,
+            gets_bytes: size_bytes,
+        });
     }
     let mut after = table.clone();
     let volume = &mut after.volumes[at];

@@ -241,6 +241,7 @@ pub(crate) fn stock_of_shard(
     if share < memory_bytes(&least, 1, queue) {
         let least_bytes = memory_bytes(&least, shards, queue);
         return Err(ServeError::MemoryLimit {
+            limit_bytes,
             least_bytes,
             shards,
         });

@@ -206,7 +206,7 @@ pub(crate) struct OutcomeJson {
     /// What is good to know, though nothing is wrong.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
-    /// With `--wait`, how the job ended: `done`, `paused`, `stopped` or `not_begun`.
+    /// With `--wait`, how the job ended: `done`, `paused`, `stopped`, `not_begun` or `unknown`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<String>,
     /// With `--wait`, what the scrub found.

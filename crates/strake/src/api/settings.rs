@@ -68,7 +68,7 @@ pub(crate) struct SettingsJson {
 
 impl SettingsJson {
     /// What the members carry of it.
-    fn carried(&self) -> SettingsJson {
+    pub(crate) fn carried(&self) -> SettingsJson {
         SettingsJson {
             cpus: None,
             shards: None,

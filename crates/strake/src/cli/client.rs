@@ -116,6 +116,17 @@ pub(crate) fn lost(error: impl std::fmt::Display) -> Failure {
     Failure::new(Code::DaemonLost, format!("the daemon hung up: {error}"))
 }
 
+/// A daemon that answered before does not take a connection.
+fn gone(socket: &Path, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            let found = format!("the daemon went: nothing listens at {}", socket.display());
+            Failure::new(Code::DaemonLost, found)
+        }
+        _ => lost(error),
+    }
+}
+
 impl Client {
     /// The daemon of this folder, if one listens.
     pub(crate) fn find(dir: &Dir) -> Result<Option<Client>, Failure> {
@@ -258,7 +269,9 @@ async fn ask(
     path: &str,
     body: &impl Serialize,
 ) -> Result<Response<Incoming>, Failure> {
-    let stream = connect(socket).await.map_err(lost)?;
+    let stream = connect(socket)
+        .await
+        .map_err(|error| gone(socket, &error))?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(lost)?;

@@ -223,11 +223,13 @@ pub(crate) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
     }
 }
 
-/// The same for what is asked for with `--force` (or `--shrink`): what that overrides is what would
-/// be destroyed. `check` asks for a dry run, with the option or without. Where nothing has to be
-/// overridden there is no question, and what is refused all the same is refused before it.
+/// The same for what is asked for with `--force` (or `--shrink`): all that this overrides is what
+/// would be destroyed, and `what` says by which command. `check` asks for a dry run, with the
+/// option or without: the refusal of the latter names all of it. Where nothing has to be overridden
+/// there is no question, and what is refused all the same is refused before it.
 pub(crate) fn confirm_force<T>(
     yes: bool,
+    what: &str,
     check: impl Fn(bool) -> Result<T, Failure>,
 ) -> Result<(), Failure> {
     if yes {
@@ -236,7 +238,9 @@ pub(crate) fn confirm_force<T>(
     check(true)?;
     match check(false) {
         // Redundancy goes, and no data.
-        Err(failure) if failure.code != Code::LastParity => confirm(false, &failure.found),
+        Err(failure) if failure.code != Code::LastParity => {
+            confirm(false, &format!("{what}: {}", failure.found))
+        }
         _ => Ok(()),
     }
 }

@@ -4,8 +4,10 @@
 //! job is at work → the newest event of the job since then, and the array as it is now, say how it
 //! ended.
 //!
-//! Invariant: `done` is said only of what came to its end; whatever else became of it has a word, a
-//! reason and an exit status of its own. Deliberately absent: starting jobs (the commands).
+//! Invariants: `done` is said only of what came to its end; whatever else became of it has a word,
+//! a reason and an exit status of its own. A daemon that goes meanwhile leaves it `unknown`. The
+//! exit status for a degraded array is that of jobs that are done. Deliberately absent: starting
+//! jobs (the commands), and waiting for another daemon.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -16,8 +18,9 @@ use crate::api::*;
 use crate::cli::client::Client;
 use crate::cli::output;
 use crate::cli::output::Bar;
-use crate::cli::{Context, DONE, Ended, state_exit, url};
-use crate::common::errors::{Exit, Failure};
+use crate::cli::{Context, Ended, state_exit, url};
+use crate::common::errors::{Code, Exit, Failure};
+use crate::common::size;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -31,6 +34,8 @@ pub(crate) struct Wait<'a> {
     client: &'a Client,
     /// It may be renamed meanwhile, so it goes by this.
     uuid: String,
+    /// As it was seen last.
+    last: RefCell<ArrayJson>,
     /// Every name that it was seen to have: its events go by these.
     names: RefCell<BTreeSet<String>>,
     /// Events from here on are of this job, or of others beside it.
@@ -52,6 +57,8 @@ pub(crate) struct End {
     word: &'static str,
     reason: Option<String>,
     scrub: Option<ScrubJson>,
+    /// It found something, and halted there.
+    found: bool,
 }
 
 impl<'a> Wait<'a> {
@@ -65,8 +72,9 @@ impl<'a> Wait<'a> {
         let mut wait = Wait {
             context,
             client,
-            uuid: array.uuid,
-            names: RefCell::new(BTreeSet::from([array.name])),
+            uuid: array.uuid.clone(),
+            names: RefCell::new(BTreeSet::from([array.name.clone()])),
+            last: RefCell::new(array),
             since: 0,
         };
         wait.since = wait.events()?.last().map_or(0, |last| last.sequence + 1);
@@ -89,6 +97,7 @@ impl<'a> Wait<'a> {
         loop {
             let array: ArrayJson = self.client.get(&url(&self.uuid, "")?)?;
             self.names.borrow_mut().insert(array.name.clone());
+            self.last.replace(array.clone());
             if !matches!(array.state.as_str(), "unresponsive" | "stopping") {
                 return Ok(array);
             }
@@ -112,6 +121,30 @@ impl<'a> Wait<'a> {
     /// Waits until no job of this kind is at work; one that itself waits for data that moves is
     /// waited for, too.
     pub(crate) fn until_over(&self, kind: &str) -> Result<End, Failure> {
+        self.unless_gone(kind, self.at_its_end(kind))
+    }
+
+    /// How a job ended, or that this is not known, for nothing answers any more.
+    fn unless_gone(&self, kind: &str, ended: Result<End, Failure>) -> Result<End, Failure> {
+        let failure = match ended {
+            Err(failure) => failure,
+            ended => return ended,
+        };
+        let what = match failure.code {
+            Code::DaemonLost | Code::NoDaemon => "the daemon went",
+            Code::DaemonSilent => failure.found.as_str(),
+            _ => return Err(failure),
+        };
+        let array = self.last.borrow().clone();
+        let name = &array.name;
+        let reason = format!(
+            "{what} while the {kind} of {name} was waited for; what is left of it goes on when a \
+             daemon serves {name}: strake show {name} says how far it is"
+        );
+        Ok(End::new(array, "unknown", Some(reason)))
+    }
+
+    fn at_its_end(&self, kind: &str) -> Result<End, Failure> {
         let mut bar = Bar::new(kind, 0, self.context.json);
         let mut idle = Duration::ZERO;
         let mut seen = false;
@@ -145,6 +178,10 @@ impl<'a> Wait<'a> {
     /// added is rebuilt. What waits itself, for a member or a command, is not waited for without
     /// end.
     pub(crate) fn until_shaped(&self) -> Result<End, Failure> {
+        self.unless_gone("restripe", self.at_its_shape())
+    }
+
+    fn at_its_shape(&self) -> Result<End, Failure> {
         const KINDS: [&str; 3] = ["restripe", "rebuild", "resync"];
         let mut bar = Bar::new("restripe", 0, self.context.json);
         let mut idle = Duration::ZERO;
@@ -186,8 +223,19 @@ impl<'a> Wait<'a> {
             return Ok(End::new(array, "stopped", Some(reason)));
         }
         if let Some(job) = array.jobs.iter().find(|job| job.kind == kind) {
-            let reason = job.paused_by.as_deref().map(output::paused_by);
-            return Ok(End::new(array, "paused", reason));
+            let halted = job.paused_by.as_deref() == Some("inconsistent");
+            let so_far = || {
+                let found = size::count(job.inconsistent_stripes, "inconsistent stripe");
+                format!(", {found} so far")
+            };
+            let mut reason = job.paused_by.as_deref().map(output::paused_by);
+            if let Some(reason) = reason.as_mut().filter(|_| halted) {
+                *reason += &so_far();
+            }
+            return Ok(End {
+                found: halted,
+                ..End::new(array, "paused", reason)
+            });
         }
         let nothing_left = match kind {
             "rebuild" => array.members.iter().all(|m| m.state == "in_sync"),
@@ -278,6 +326,7 @@ impl End {
             word,
             reason,
             scrub: None,
+            found: false,
         }
     }
 
@@ -307,14 +356,16 @@ impl End {
         Ok(self.exit())
     }
 
-    /// What is worst: a failed array, findings that were not mended, a degraded array, work left.
+    /// What is worst: a failed array, findings that were not mended, work left, a degraded array.
     pub(crate) fn exit(&self) -> u8 {
         let left =
             |s: &ScrubJson| s.inconsistent_stripes > s.repaired_stripes || s.unreadable_stripes > 0;
         match state_exit(&self.array) {
+            // How it is now is not known.
+            _ if self.word == "unknown" => Exit::Unfinished as u8,
             failed if failed == Exit::ArrayFailed as u8 => failed,
-            _ if self.scrub.as_ref().is_some_and(left) => Exit::Found as u8,
-            DONE if !self.is_done() => Exit::Unfinished as u8,
+            _ if self.found || self.scrub.as_ref().is_some_and(left) => Exit::Found as u8,
+            _ if !self.is_done() => Exit::Unfinished as u8,
             exit => exit,
         }
     }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
+use crate::api::ArrayJson;
 use crate::api::config::{
     BackupJson, RestoreRequest, RestoredArrayJson, RestoredJson, RestoredPoolJson, SlotDevice,
 };
@@ -65,21 +66,23 @@ fn check(context: &Context, file: Option<&Path>) -> Ended {
 }
 
 fn write(context: &Context, file: Option<&Path>) -> Ended {
-    let backup: BackupJson = match Client::find(&context.dir)? {
-        Some(client) => client.get("/v1/config/backup")?,
+    let (backup, arrays): (BackupJson, Vec<ArrayJson>) = match Client::find(&context.dir)? {
+        Some(client) => (client.get("/v1/config/backup")?, client.get("/v1/arrays")?),
         None => {
             offline::say_no_daemon(context);
-            backup::of_found(
+            let backup = backup::of_found(
                 &context.dir,
                 &offline::scan(context, &[]),
                 &offline::found_pools(context),
-            )
+            );
+            (backup, offline::all(context))
         }
     };
     let mut text = serde_json::to_string_pretty(&backup).expect("the shapes are all JSON");
     text.push('\n');
     let Some(file) = file else {
         context.say(&backup, |_| text.clone());
+        say_left_out(context, &arrays);
         return Ok(DONE);
     };
     replace_patiently(&absolute(file), text.as_bytes())
@@ -95,21 +98,37 @@ fn write(context: &Context, file: Option<&Path>) -> Ended {
             file.display()
         )
     });
+    say_left_out(context, &arrays);
     Ok(DONE)
+}
+
+/// Says which arrays are known here, and not in a backup.
+fn say_left_out(context: &Context, arrays: &[ArrayJson]) {
+    for array in arrays.iter().filter(|array| array.not_found) {
+        let name = &array.name;
+        context.aside(&format!(
+            "{name} is not in this backup: no member of it is found; keep an earlier one"
+        ));
+    }
 }
 
 fn restore(context: &Context, args: &RestoreArgs) -> Ended {
     let client = Client::need(&context.dir)?;
     let text = read(&args.file)?;
+    let slots = args.slots.iter().map(|told| slot(told));
+    let slots = slots.collect::<Result<Vec<_>, _>>()?;
+    for (at, one) in slots.iter().enumerate() {
+        if let Some(first) = slots[..at].iter().find(|other| other.slot == one.slot) {
+            let (first, second) = (first.device.display(), one.device.display());
+            let found = format!("slot {} is given twice: {first} and {second}", one.slot);
+            return Err(Failure::new(Code::Usage, found).cure("give --slot once for each slot"));
+        }
+    }
     let mut request = RestoreRequest {
         backup: backup::read_backup(&text, &args.file)?,
         names: args.names.clone(),
         devices: absolutes(&args.devices),
-        slots: args
-            .slots
-            .iter()
-            .map(|told| slot(told))
-            .collect::<Result<_, _>>()?,
+        slots,
         force: args.force,
         accept_stale: args.accept_stale,
         dry_run: true,

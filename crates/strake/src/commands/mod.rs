@@ -43,6 +43,7 @@ use crate::drives::machine::sysfs;
 use crate::serve::{self, Config};
 use crate::settings as ranges;
 use crate::settings::degraded::Rule;
+use crate::settings::placement::SHARDS_MAX;
 use crate::settings::words::parse_name;
 use crate::view::latency::LatenciesJson;
 
@@ -142,21 +143,16 @@ fn create_request(args: CreateArgs) -> Result<CreateRequest, Failure> {
         us.and_then(|us| ranges::latency_target(us).ok())
             .ok_or_else(|| ranges::not_taken("latency_target", text))
     });
-    let memory_limit = args.memory_limit.as_deref().map(size::parse).transpose()?;
     // As the API has them, 0 is what is not said.
-    for (given, option) in [
-        (args.shards.map(u64::from), "--shards"),
-        (args.requests.map(u64::from), "--requests"),
-        (memory_limit, "--memory-limit"),
-    ] {
-        if given == Some(0) {
-            return Err(Failure::new(
-                Code::SettingInvalid,
-                format!("{option} 0 leaves nothing to work with"),
-            )
-            .cure("give more, or leave it away"));
-        }
-    }
+    let memory_limit = args.memory_limit.as_deref();
+    let memory_limit = memory_limit.map(|text| settings::memory_limit("memory_limit", text));
+    let shards = args.shards.as_deref().map(|text| {
+        let number = settings::number(text).filter(|&shards| shards <= SHARDS_MAX);
+        number.ok_or_else(|| ranges::not_taken("shards", text))
+    });
+    let requests = args.requests.as_deref();
+    let requests = requests
+        .map(|text| settings::number(text).ok_or_else(|| ranges::not_taken("requests", text)));
     Ok(CreateRequest {
         name: args.name,
         level: args.level,
@@ -165,9 +161,9 @@ fn create_request(args: CreateArgs) -> Result<CreateRequest, Failure> {
         write_hole: args.write_hole,
         latency_target_us: latency_target.transpose()?,
         cpus: args.cpus,
-        shards: args.shards,
-        memory_limit_bytes: memory_limit,
-        requests: args.requests,
+        shards: shards.transpose()?,
+        memory_limit_bytes: memory_limit.transpose()?,
+        requests: requests.transpose()?,
         pool: args.pool,
         degraded: args.degraded,
         init: args.init,
@@ -193,7 +189,8 @@ fn create(context: &Context, args: CreateArgs) -> Ended {
         None => offline::create(context, request),
     };
     if request.force && !request.dry_run {
-        confirm_force(yes, |force| {
+        let what = format!("strake create --force {} would overwrite", request.name);
+        confirm_force(yes, &what, |force| {
             ask(&CreateRequest {
                 force,
                 dry_run: true,
@@ -533,13 +530,8 @@ fn add(context: &Context, args: &AddArgs) -> Ended {
         force: args.force,
         dry_run: args.dry_run,
     };
-    take_device(
-        context,
-        &client,
-        &url(&args.name, "add")?,
-        &request,
-        args.yes,
-    )
+    let of = ("add", args.name.as_str());
+    take_device(context, &client, of, &request, args.yes)
 }
 
 fn replace(context: &Context, args: &ReplaceArgs) -> Ended {
@@ -550,25 +542,22 @@ fn replace(context: &Context, args: &ReplaceArgs) -> Ended {
         force: args.force,
         dry_run: args.dry_run,
     };
-    take_device(
-        context,
-        &client,
-        &url(&args.name, "replace")?,
-        &request,
-        args.yes,
-    )
+    let of = ("replace", args.name.as_str());
+    take_device(context, &client, of, &request, args.yes)
 }
 
 /// Gives a device to an array. What `--force` overwrites on it is asked about.
 fn take_device(
     context: &Context,
     client: &Client,
-    path: &str,
+    (verb, name): (&str, &str),
     request: &DeviceRequest,
     yes: bool,
 ) -> Ended {
+    let path = &url(name, verb)?;
     if request.force && !request.dry_run {
-        confirm_force(yes, |force| {
+        let what = format!("strake {verb} --force {name} would overwrite");
+        confirm_force(yes, &what, |force| {
             let rehearsal = DeviceRequest {
                 force,
                 dry_run: true,
@@ -746,9 +735,9 @@ fn run_daemon(dir: Dir, args: &DaemonArgs) -> Ended {
         limits.shards = shards.get() as u16;
     }
     if let Some(shards) = args.shards {
-        if !(1..=64).contains(&shards) {
-            let found = format!("--shards {shards}: an array has 1 to 64 threads");
-            return Err(usage(found, "give 1 to 64"));
+        if !(1..=SHARDS_MAX).contains(&shards) {
+            let found = format!("--shards {shards}: an array has 1 to {SHARDS_MAX} threads");
+            return Err(usage(found, "give a number of threads in this range"));
         }
         limits.shards = shards;
     }

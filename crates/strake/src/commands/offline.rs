@@ -34,6 +34,7 @@ use crate::daemon::service::rename;
 use crate::daemon::service::scrubs;
 use crate::daemon::service::upkeep::overwritten;
 use crate::daemon::service::volumes;
+use crate::daemon::service::watched::missing;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::{Dir, keep_placement, may_keep};
 use crate::drives::aside::cut_off;
@@ -133,7 +134,11 @@ pub(crate) fn found(context: &Context, name: &str) -> Result<FoundArray, Failure
         let (code, why) = match (unread.is_empty(), silent.is_empty()) {
             (false, _) => (Code::Permission, unread_text(&unread)),
             (true, false) => (Code::DeviceSilent, silent_text(&silent)),
-            (true, true) => return failure,
+            (true, true) => {
+                let mut missing = missing(context, &scan(context, &[])).into_iter();
+                let meant = missing.find(|array| array.name == name || array.uuid == name);
+                return meant.map_or(failure, |array| missing::refused(&array, &[]));
+            }
         };
         Failure::new(code, format!("{}; {why}", failure.found))
     })

@@ -32,13 +32,13 @@ pub(crate) fn run(context: &Context, command: &PoolCommand) -> Ended {
     match command {
         PoolCommand::Create(args) => {
             let path = url(&args.pool, "")?;
-            take(context, &path, args, |pools, name, request| {
+            take(context, ("create", &path), args, |pools, name, request| {
                 pools.create(name, request)
             })
         }
         PoolCommand::Add(args) => {
             let path = url(&args.pool, "/add")?;
-            take(context, &path, args, |pools, name, request| {
+            take(context, ("add", &path), args, |pools, name, request| {
                 pools.add(name, request)
             })
         }
@@ -82,13 +82,15 @@ pub(crate) fn run(context: &Context, command: &PoolCommand) -> Ended {
 /// Gives devices to a pool. What `--force` overwrites on them is asked about.
 fn take(
     context: &Context,
-    path: &str,
+    (verb, path): (&str, &str),
     args: &PoolDevices,
     here: fn(&Pools<'_>, &str, &PoolRequest) -> Result<Changed, Failure>,
 ) -> Ended {
     let request = args.request();
     if request.force && !request.dry_run {
-        confirm_force(args.yes, |force| {
+        let pool = &args.pool;
+        let what = format!("strake pool {verb} --force {pool} would overwrite");
+        confirm_force(args.yes, &what, |force| {
             let rehearsal = PoolRequest {
                 force,
                 dry_run: true,

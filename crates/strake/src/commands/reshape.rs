@@ -48,7 +48,8 @@ pub(super) fn restripe(context: &Context, args: &RestripeArgs) -> Ended {
     let wait = wait.transpose()?;
     let path = url(&args.name, "restripe")?;
     if request.force && !request.dry_run {
-        confirm_force(args.yes, |force| {
+        let what = format!("strake restripe --force {} would overwrite", args.name);
+        confirm_force(args.yes, &what, |force| {
             let rehearsal = RestripeRequest {
                 force,
                 dry_run: true,

@@ -78,7 +78,7 @@ fn parse_setting(text: &str, into: &mut SettingsJson) -> Result<(), Failure> {
         }
         "cpus" => into.cpus = Some(value.to_owned()),
         MEMORY_LIMIT | MEMORY_LIMIT_BYTES => {
-            into.memory_limit_bytes = Some(memory_limit(key, value).ok_or_else(wrong)?);
+            into.memory_limit_bytes = Some(memory_limit(key, value)?);
         }
         "shards" => into.shards = Some(number(value).ok_or_else(wrong)?),
         "requests" => into.requests = Some(number(value).ok_or_else(wrong)?),
@@ -104,16 +104,25 @@ fn percent(text: &str) -> Option<u8> {
 }
 
 /// Bytes; `auto` is what 0 stands for, and 0 itself only where the unit is in the name.
-fn memory_limit(key: &str, text: &str) -> Option<u64> {
+pub(super) fn memory_limit(key: &str, text: &str) -> Result<u64, Failure> {
+    let wrong = || ranges::not_taken(key, text);
     match text {
-        AUTO => Some(0),
-        "0" if key == MEMORY_LIMIT_BYTES => Some(0),
-        text => size::parse(text).ok().filter(|&bytes| bytes > 0),
+        AUTO => return Ok(0),
+        "0" if key == MEMORY_LIMIT_BYTES => return Ok(0),
+        _ => {}
+    }
+    match size::parse(text) {
+        Ok(0) => Err(wrong()),
+        Ok(bytes) => Ok(bytes),
+        Err(why) => {
+            let found = format!("{}; {}", wrong().found, why.found);
+            Err(Failure { found, ..wrong() })
+        }
     }
 }
 
 /// 1 or more; `auto` is what 0 stands for.
-fn number<T: std::str::FromStr + PartialOrd + Default>(text: &str) -> Option<T> {
+pub(super) fn number<T: std::str::FromStr + PartialOrd + Default>(text: &str) -> Option<T> {
     match text {
         AUTO => Some(T::default()),
         text => text.parse().ok().filter(|n| *n > T::default()),
@@ -125,8 +134,15 @@ pub(super) fn set(context: &Context, name: &str, texts: &[String], dry_run: bool
         dry_run,
         ..SettingsJson::default()
     };
+    let mut given: Vec<(String, &str)> = Vec::new();
     for setting in texts {
         parse_setting(setting, &mut wanted)?;
+        let key = ranges::spoken_name(setting.split('=').next().unwrap_or_default());
+        if let Some((_, first)) = given.iter().find(|(other, _)| *other == key) {
+            let found = format!("{key} is given twice: {first} and {setting}");
+            return Err(Failure::new(Code::SettingInvalid, found).cure("give it once"));
+        }
+        given.push((key, setting));
     }
     let done: OutcomeJson = match Client::find(&context.dir)? {
         Some(client) => client.call("PATCH", &url(name, "settings")?, &wanted)?,
@@ -284,6 +300,7 @@ mod tests {
             "latency_target=-1ms",
             "latency_target=1h",
             "latency_target=0.5us",
+            "latency_target=50.4us",
             "spare_delay=",
             "scrub_schedule=yearly",
             "scrub_at=24:00",
@@ -308,6 +325,8 @@ mod tests {
                 );
             }
         }
+        let failure = parse_setting("memory_limit=10P", &mut into).expect_err("no such unit");
+        assert!(failure.found.ends_with("it is 10240T"), "{failure}");
         let failure = parse_setting("rebuild_priority=101", &mut into).expect_err("too much");
         let said = "error[setting-invalid]: rebuild_priority=101 is not taken: rebuild_priority \
                     takes 1 to 100; give 1 to 100";

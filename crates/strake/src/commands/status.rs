@@ -124,7 +124,10 @@ fn text(lines: &[StatusJson], paint: Paint) -> String {
         };
         let cells = vec![
             line.name.clone(),
-            line.state.clone(),
+            match line.not_found {
+                true => "missing".to_owned(),
+                false => line.state.clone(),
+            },
             match line.not_found {
                 true => "-".to_owned(),
                 false => format!("level {}", line.level),

@@ -30,7 +30,7 @@ pub(crate) fn run(context: &Context, command: &VolumeCommand) -> Ended {
             if *dry_run {
                 return context.outcome(&planned);
             }
-            confirm(*yes, &format!("all that is on {volume} is lost"))?;
+            confirm(*yes, &format!("all that is on {volume} of {array} is lost"))?;
             context.outcome(&ask(false)?)
         }
         VolumeCommand::Resize(args) => resize(context, args),
@@ -76,7 +76,10 @@ fn create(context: &Context, args: &CreateVolume) -> Ended {
     let path = url(&args.array, "volumes")?;
     let client = Client::need(&context.dir)?;
     if request.force && !request.dry_run {
-        confirm_force(args.yes, |force| {
+        let (array, volume) = (&args.array, &args.volume);
+        let what =
+            format!("strake volume create --force {array} {volume} would give up what is written");
+        confirm_force(args.yes, &what, |force| {
             let rehearsal = VolumeRequest {
                 force,
                 dry_run: true,
@@ -113,7 +116,12 @@ fn resize(context: &Context, args: &ResizeVolume) -> Ended {
     };
     let client = Client::need(&context.dir)?;
     if args.shrink && !args.dry_run {
-        confirm_force(args.yes, |shrink| {
+        let (array, volume, size) = (&args.array, &args.volume, &args.size);
+        let what = format!(
+            "strake volume resize --shrink {array} {volume} --size {size} would give up what lies \
+             behind the new end"
+        );
+        confirm_force(args.yes, &what, |shrink| {
             let rehearsal = VolumeChange {
                 shrink,
                 dry_run: true,

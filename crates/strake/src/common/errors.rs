@@ -381,7 +381,8 @@ catalogue! {
         "use --export nbd, or load the kernel's ublk_drv (6.0 or newer) and run as root";
     /// No daemon.
     NoDaemon, "no-daemon", Failed,
-        "start it with strake daemon, or serve one array with strake start --foreground";
+        "start it with strake daemon, or serve one array with strake start --foreground: one that \
+         a process serves so takes no commands before the process ends";
     /// Daemon is there already.
     DaemonRunning, "daemon-running", Refused,
         "one daemon serves a STRAKE_DIR; give this one another";
@@ -751,9 +752,10 @@ impl From<ServeError> for Failure {
             ServeError::Io { action, source } => Failure::io(action, &source),
             ServeError::MembersFailed(_) => Failure::new(Code::DeviceFailed, error.to_string()),
             ServeError::MemoryLimit {
+                limit_bytes,
                 least_bytes,
                 shards,
-            } => crate::common::errors::too_little(least_bytes, shards),
+            } => too_little(limit_bytes, least_bytes, shards),
             ServeError::ListFull => Failure::new(Code::ListFull, error.to_string()),
             ServeError::NumbersExhausted => Failure::new(Code::NumbersExhausted, error.to_string()),
             ServeError::NoMemory {
@@ -785,10 +787,11 @@ impl From<ServeError> for Failure {
 }
 
 /// A memory limit is too small.
-pub(crate) fn too_little(least_bytes: u64, shards: u16) -> Failure {
+pub(crate) fn too_little(limit_bytes: u64, least_bytes: u64, shards: u16) -> Failure {
     let mib = least_bytes.div_ceil(1 << 20) << 20;
     let found = format!(
-        "{} {} at least {} of buffers",
+        "a memory limit of {} is too small: {} {} at least {} of buffers",
+        size::bytes(limit_bytes),
         size::count(shards, "thread"),
         size::verb(shards, "needs", "need"),
         size::bytes(mib)

@@ -1,7 +1,9 @@
 //! Sizes and rates as people write and read them.
 //!
 //! Invariant: `parse` takes every spelling that `bytes` prints. K, M, G, T (and KiB …) are powers
-//! of 1024, as mdadm and zpool have them; kB, MB, GB, TB are powers of 1000.
+//! of 1024, as mdadm and zpool have them; kB, MB, GB, TB are powers of 1000. A number with a point
+//! that is no number of bytes, such as 0.1G, is rounded down: to whole blocks of 4 KiB where there
+//! is one.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -31,7 +33,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, Failure> {
         "MB" => 1_000_000,
         "GB" => 1_000_000_000,
         "TB" => 1_000_000_000_000,
-        _ => return Err(bad()),
+        other => return Err(in_terabytes(text, number, other).unwrap_or_else(bad)),
     };
     if let Ok(whole) = number.parse::<u64>() {
         return whole
@@ -49,11 +51,32 @@ pub(crate) fn parse(text: &str) -> Result<u64, Failure> {
         };
         return Err(too_large(text, most));
     }
-    if bytes.fract() != 0.0 {
-        return Err(bad());
-    }
-    Ok(bytes as u64)
+    let whole = bytes as u64;
+    Ok(match bytes.fract() == 0.0 {
+        true => whole,
+        // A byte has no parts.
+        false if factor == 1 => return Err(bad()),
+        false if whole >= BLOCK => whole / BLOCK * BLOCK,
+        false => whole,
+    })
 }
+
+/// Of a size in larger units than there are, the same in the largest.
+fn in_terabytes(text: &str, number: &str, unit: &str) -> Option<Failure> {
+    let (times, largest) = match unit.trim() {
+        "P" | "p" | "PiB" => (1 << 10, "T"),
+        "E" | "e" | "EiB" => (1 << 20, "T"),
+        "PB" => (1_000, "TB"),
+        "EB" => (1_000_000, "TB"),
+        _ => return None,
+    };
+    let same = number.parse::<u64>().ok()?.checked_mul(times)?;
+    let found = format!("'{text}' is in a unit that is not taken: it is {same}{largest}");
+    Some(Failure::new(Code::SizeInvalid, found))
+}
+
+/// Of every block size that an array has, a multiple.
+const BLOCK: u64 = 4096;
 
 /// Less than 2^64 bytes.
 const MAX: &str = "16777215T";
@@ -123,13 +146,19 @@ pub(crate) fn duration(text: &str) -> Result<Duration, jiff::Error> {
     Duration::try_from(exact)
 }
 
+/// Parses a time span, with an error for people.
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
+    duration(text).map_err(|_| format!("'{text}' is no time span, as 30s, 24h or 7d"))
+}
+
 /// Parses an interval: seconds, also as 500ms or 1m.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok();
     let parsed = match seconds {
-        Some(seconds) => Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string()),
-        None => duration(text).map_err(|_| format!("'{text}' is no number of seconds")),
-    }?;
+        Some(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        None => duration(text).ok(),
+    };
+    let parsed = parsed.ok_or_else(|| format!("'{text}' is no number of seconds"))?;
     match (Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(&parsed) {
         true => Ok(parsed),
         false => Err("an interval is 0.1 seconds to a day".to_owned()),
@@ -208,6 +237,11 @@ mod tests {
             ("2 TiB", 2 << 40),
             ("1kB", 1000),
             ("3GB", 3_000_000_000),
+            // Rounded down, where it is no number of bytes.
+            ("0.1G", 107_372_544),
+            ("20.6 GiB", 22_119_079_936),
+            ("0.3K", 307),
+            ("0.1GB", 100_000_000),
         ] {
             assert_eq!(parse(text), Ok(n), "{text}");
         }
@@ -241,6 +275,9 @@ mod tests {
             assert_eq!(refused(text).code, Code::SizeInvalid, "{text}");
             assert!(refused(text).found.ends_with("is not a size"), "{text}");
         }
+        for (text, same) in [("10P", "10240T"), ("5EiB", "5242880T"), ("2PB", "2000TB")] {
+            assert!(refused(text).found.ends_with(same), "{text}");
+        }
         for text in [
             "99999999999T",
             "18446744073709551616",
@@ -265,6 +302,8 @@ mod tests {
         for n in [0, 1, 512, 4096, 65536, 1 << 20, 3 << 29, 5 << 40] {
             assert_eq!(parse(&bytes(n)), Ok(n));
         }
+        let printed = bytes(20_600_000_000);
+        assert!(parse(&printed).is_ok(), "{printed}");
     }
 
     #[test]
@@ -273,7 +312,9 @@ mod tests {
         assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(interval("1m"), Ok(Duration::from_secs(60)));
         for wrong in ["0", "-1", "NaN", "x", "1e99", "100000"] {
-            assert!(interval(wrong).is_err(), "{wrong}");
+            let refused = interval(wrong).expect_err(wrong);
+            let ours = ["is no number of seconds", "0.1 seconds to a day"];
+            assert!(ours.iter().any(|ours| refused.contains(ours)), "{refused}");
         }
     }
 }

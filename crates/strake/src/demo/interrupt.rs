@@ -1,4 +1,4 @@
-//! The demo is interrupted: by SIGINT, SIGTERM, or SIGHUP of a terminal that goes away.
+//! The demo is interrupted: by SIGINT, SIGQUIT, SIGTERM, or SIGHUP of a terminal that goes away.
 //!
 //! Order: a thread takes the signal → the play sees it before its next act, request to the daemon
 //! or piece of load, and ends as any play ends: load, block device, daemon, folder. What does not
@@ -57,6 +57,7 @@ pub(super) fn catch() -> Result<(), Failure> {
             SignalKind::interrupt(),
             SignalKind::terminate(),
             SignalKind::hangup(),
+            SignalKind::quit(),
         ];
         caught.map(|kind| signal(kind).map(|signal| (kind.as_raw_value(), signal)))
     };
@@ -69,8 +70,9 @@ pub(super) fn catch() -> Result<(), Failure> {
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            let [int, term, hup] = &mut signals;
-            let (Ok((_, int)), Ok((_, term)), Ok((_, hup))) = (int, term, hup) else {
+            let [int, term, hup, quit] = &mut signals;
+            let (Ok((_, int)), Ok((_, term)), Ok((_, hup)), Ok((_, quit))) = (int, term, hup, quit)
+            else {
                 return;
             };
             let came = runtime.block_on(async {
@@ -78,6 +80,7 @@ pub(super) fn catch() -> Result<(), Failure> {
                     _ = int.recv() => SignalKind::interrupt(),
                     _ = term.recv() => SignalKind::terminate(),
                     _ = hup.recv() => SignalKind::hangup(),
+                    _ = quit.recv() => SignalKind::quit(),
                 }
             });
             SIGNAL.store(came.as_raw_value(), Ordering::Relaxed);

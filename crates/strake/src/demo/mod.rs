@@ -67,6 +67,10 @@ struct Plan {
 }
 
 fn plan(args: &DemoArgs) -> Result<Plan, Failure> {
+    if !matches!(args.export.as_str(), "auto" | "ublk" | "nbd") {
+        let found = format!("--export {}: the demo needs a block device", args.export);
+        return Err(Failure::new(Code::Usage, found).cure("use auto, ublk or nbd"));
+    }
     let level: Level = args
         .level
         .parse()

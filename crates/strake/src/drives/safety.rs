@@ -1,11 +1,12 @@
 //! Is a device free to become a member? Mounts, holders, partitions, foreign signatures, our own
 //! members.
 //!
-//! Order: existence and kind → the same device twice → mounted → held → partitioned → foreign
-//! signature → member of an array of ours that is served, or of any → in a pool of spares. The
-//! first thing found is named. `force` overrides what only means "there is content" (partitions
-//! that nobody uses, signatures, members of arrays that do not run), never what means "somebody
-//! uses it".
+//! Order: existence and kind → the same device twice → of each device: mounted → held → partitioned
+//! or foreign signature → member of an array of ours that is served → member of any → in a pool of
+//! spares. `force` overrides what only means "there is content" (partitions that nobody uses,
+//! signatures, members of arrays that do not run), never what means "somebody uses it". The first
+//! use found is named; of content, all that lies on any of the devices: it is what `force` would
+//! overwrite, and what a user is asked about.
 //!
 //! Deliberately absent: own knowledge of foreign formats; util-linux's prober has it (`wipefs`,
 //! `blkid`).
@@ -68,22 +69,73 @@ struct Signature {
     offset: Option<u64>,
 }
 
+/// Content of devices that only a permission overwrites: each refusal, in the order found.
+#[derive(Debug, Default)]
+pub(crate) struct Content(Vec<Failure>);
+
+impl Content {
+    /// Keeps a refusal that `force` overrides; any other is answered at once.
+    pub(crate) fn note<T>(&mut self, checked: Result<T, Failure>) -> Result<Option<T>, Failure> {
+        let is_content = |code| {
+            matches!(
+                code,
+                Code::DevicePartitioned
+                    | Code::ForeignSignature
+                    | Code::NoProber
+                    | Code::MemberOfArray
+                    | Code::DeviceInPool
+                    | Code::SplitBrain
+            )
+        };
+        match checked {
+            Ok(value) => Ok(Some(value)),
+            Err(failure) if is_content(failure.code) => {
+                self.0.push(failure);
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// One refusal that names all of it.
+    fn refuse(self) -> Result<(), Failure> {
+        let Some(first) = self.0.first() else {
+            return Ok(());
+        };
+        if self.0.len() == 1 {
+            return Err(first.clone());
+        }
+        let found: Vec<&str> = self.0.iter().map(|one| one.found.as_str()).collect();
+        let cure = "choose other devices, or use --force to overwrite all of this";
+        Err(Failure::new(first.code, found.join("; ")).cure(cure))
+    }
+}
+
 /// Checks devices that are to be members. Answers those on which foreign signatures must be wiped
 /// first.
 pub(crate) fn check(paths: &[PathBuf], permit: Permit) -> Result<Vec<PathBuf>, Failure> {
+    check_beside(Content::default(), paths, permit)
+}
+
+/// The same, where a caller has found content already.
+pub(crate) fn check_beside(
+    mut content: Content,
+    paths: &[PathBuf],
+    permit: Permit,
+) -> Result<Vec<PathBuf>, Failure> {
     let mut wipe = Vec::new();
     for (id, path) in distinct(paths)? {
         not_in_use(id, path)?;
-        not_partitioned(id, path, permit)?;
-        if foreign(path, permit)? {
+        let seen = not_partitioned(id, path, permit).and_then(|()| foreign(path, permit));
+        if content.note(seen)? == Some(true) {
             wipe.push(path.to_owned());
         }
         let device = Device::open(path, OpenMode::ReadOnly)?;
         not_serving(&device, permit)?;
-        not_a_member(&device, permit)?;
-        pool::not_in_a_pool(&device, permit)?;
+        content.note(not_a_member(&device, permit))?;
+        content.note(pool::not_in_a_pool(&device, permit))?;
     }
-    Ok(wipe)
+    content.refuse().map(|()| wipe)
 }
 
 /// What an array has to know of devices before it takes them; nothing of theirs is touched.

@@ -31,7 +31,7 @@ pub(crate) const TAKES: &[(&str, &str)] = &[
     ("init_priority", "1 to 100"),
     (
         "latency_target",
-        "off, or 50us to 60s with the unit (us, ms, s)",
+        "off, or 50us to 60s with the unit (us, ms, s), in whole microseconds",
     ),
     ("latency_target_us", "0 (off), or 50 to 60000000"),
     ("spare_delay", "off, or a time to 7d, as 45s or 3m"),
@@ -54,7 +54,7 @@ pub(crate) const TAKES: &[(&str, &str)] = &[
     ("pool", "the name of a pool, or none"),
     (
         "degraded",
-        "allow, never, wait, default, or a time to wait, as 30s",
+        "allow, never, wait, default, or a time to wait, 1ms to 7d, as 30s",
     ),
 ];
 
@@ -64,11 +64,19 @@ pub(crate) fn takes(key: &str) -> Option<&'static str> {
     Some(takes)
 }
 
+/// The units that names of settings end in as JSON has them.
+const UNITS: [&str; 3] = ["_us", "_ms", "_bytes"];
+
 /// Settings as commands have them, and what each takes: those that end in a unit are JSON's.
 pub(crate) fn spoken() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let in_json = ["_us", "_ms", "_bytes"];
     let all = TAKES.iter().copied();
-    all.filter(move |(name, _)| !in_json.iter().any(|unit| name.ends_with(unit)))
+    all.filter(|(name, _)| !UNITS.iter().any(|unit| name.ends_with(unit)))
+}
+
+/// The name of a setting as commands have it.
+pub(crate) fn spoken_name(key: &str) -> String {
+    let unit = UNITS.iter().find_map(|unit| key.strip_suffix(unit));
+    unit.unwrap_or(key).to_owned()
 }
 
 /// There is no such setting: names those that there are.

@@ -26,7 +26,7 @@ use crate::settings::NO_POOL;
 use crate::settings::degraded::OwnRule;
 
 /// More threads than this serve no array better.
-const SHARDS_MAX: u16 = 64;
+pub(crate) const SHARDS_MAX: u16 = 64;
 /// Threads of an array with configured CPUs, unless their number was configured, too.
 const SHARDS_USUAL: usize = 4;
 /// Per cent of the endurance at which drives are replaced unless it is said; there an event warns
@@ -180,7 +180,7 @@ impl PlacementRecord {
         let shards = shards_for(superblock, self.shards(usual_shards));
         let least_bytes = least_memory_bytes(&Geometry::of(superblock), export, shards);
         if limit_bytes < least_bytes {
-            return Err(too_little(least_bytes, shards));
+            return Err(too_little(limit_bytes, least_bytes, shards));
         }
         Ok(strake_runtime::may_have(limit_bytes)?)
     }

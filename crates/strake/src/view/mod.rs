@@ -604,6 +604,17 @@ fn slot_text(member: &MemberJson) -> String {
         .map_or_else(|| "?".to_owned(), |s| s.to_string())
 }
 
+/// What keeps an array from being in order: slots without a member in sync, and a resync.
+pub(crate) fn amiss(array: &ArrayJson) -> String {
+    let members = array.members.iter().filter(|m| m.state != "in_sync");
+    let slots = members.map(|m| format!("slot {} is {}", slot_text(m), m.state));
+    let resync = array.jobs.iter().filter(|job| job.kind == "resync");
+    let all: Vec<String> = slots
+        .chain(resync.map(|_| "a resync is under way".to_owned()))
+        .collect();
+    all.join(", ")
+}
+
 /// What an array that has failed answers to commands, with the way back.
 pub(crate) fn failed(array: &ArrayJson) -> Failure {
     let name = &array.name;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strake_engine::Distribution;
-use strake_engine::event::{MemberStatus, Status};
+use strake_engine::event::{MemberState, MemberStatus, Status};
 use strake_engine::units::DeviceId;
 use strake_format::unreadable;
 use strake_runtime::{Counters, DeviceCounts, RequestLatencies};
@@ -63,6 +63,18 @@ pub(crate) struct MemberStatsJson {
     pub(crate) writes: IoStatsJson,
     /// Reads that the other members were asked for, too.
     pub(crate) hedged_reads: u64,
+}
+
+impl StatsJson {
+    /// Calls members `failed` that the array lost and that keep their slots, as it has failed.
+    pub(crate) fn mark_lost(&mut self, is_lost: impl Fn(u8, &str) -> bool) {
+        for member in &mut self.members {
+            let mut device = member.device.iter();
+            if device.any(|device| is_lost(member.slot, device)) {
+                member.state = view::member_state(MemberState::Failed).to_owned();
+            }
+        }
+    }
 }
 
 /// An array in service.

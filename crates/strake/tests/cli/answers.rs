@@ -19,7 +19,7 @@ fn a_rebuild_without_a_spare_says_so_and_does_not_exit_as_if_it_were_done() {
     rig.create("data", "5", NBD, &devices[..3]).ok();
     rig.run(&["fail", "data", "1"]).ok();
     let run = rig.run(&["rebuild", "data", "--wait"]);
-    assert_eq!((run.code, &run.json()["ended"]), (5, &"not_begun".into()));
+    assert_eq!((run.code, &run.json()["ended"]), (11, &"not_begun".into()));
     let what = run.json()["what"].to_string();
     assert!(
         what.contains("slot 1") && what.contains("no spare"),
@@ -53,7 +53,7 @@ fn a_restripe_that_stands_half_way_says_why_and_exits_with_it() {
     rig.run(&["fail", "data", "0"]).ok();
     let run = rig.run(&["restripe", "data", "--continue", "--wait"]);
     let told = run.json();
-    assert_eq!((run.code, &told["ended"]), (5, &"paused".into()), "{told}");
+    assert_eq!((run.code, &told["ended"]), (11, &"paused".into()), "{told}");
     let what = told["what"].to_string();
     assert!(what.contains("no member in sync"), "{what}");
     assert_eq!(job()["paused_by"], "members_missing");
@@ -307,12 +307,30 @@ fn numbers_just_outside_of_their_range_are_refused_with_the_range() {
         ("read_error_threshold=4294967296", "1 to 4294967295"),
         ("scrub_at=24:00", "00:00 to 23:59"),
         ("shards=0", "1 to 64"),
+        ("degraded=8d", "1ms to 7d"),
+        ("degraded=0s", "1ms to 7d"),
+        ("latency_target=50.4us", "whole microseconds"),
+        ("memory_limit=10P", "10240T"),
         ("hedged_reads=maybe", "on or off"),
         ("write_hole=open", "closed, degraded or resync"),
     ] {
         let run = rig.run(&["set", "data", setting]);
         assert!(run.err.contains(takes), "{setting}: {run:?}");
         run.refused(2, "setting-invalid");
+    }
+    // Of `create` these are the same, and `auto` is one of them.
+    let spare = rig.files_called("e", 2);
+    for (option, value, takes) in [
+        ("--shards", "65", "1 to 64, or auto"),
+        ("--requests", "4294967296", "1 to 4294967295, or auto"),
+        ("--requests", "0", "1 to 4294967295, or auto"),
+        ("--memory-limit", "0", "or auto"),
+    ] {
+        let run = rig.create("made", "1", &[option, value], &spare);
+        assert!(run.err.contains(takes), "{option} {value}: {run:?}");
+        run.refused(2, "setting-invalid");
+        let auto = [option, "auto", "--dry-run"];
+        rig.create("made", "1", &auto, &spare).ok();
     }
     // The API knows them as well.
     let socket = rig.dir().join("api.sock");
@@ -344,6 +362,61 @@ fn numbers_just_outside_of_their_range_are_refused_with_the_range() {
         let run = rig.run(&[&["daemon", "--no-devices"], wrong].concat());
         assert_eq!(run.code, 2, "{wrong:?}: {run:?}");
     }
+}
+
+/// It was "not serving", with the advice to start it first: what the limit kept from starting.
+#[test]
+fn settings_of_this_machine_are_said_to_be_taken_alone_by_an_array_that_is_stopped() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    rig.create("data", "1", NBD, &rig.files(2)).ok();
+    rig.run(&["stop", "data"]).ok();
+    let both = ["set", "data", "memory_limit=auto", "write_hole=closed"];
+    let run = rig.run(&both).refused(4, "array-not-serving");
+    for part in [
+        "its members carry write_hole",
+        "strake set data takes memory_limit alone",
+    ] {
+        assert!(run.err.contains(part), "{part} in {run:?}");
+    }
+    rig.run(&both[..3]).ok();
+}
+
+/// `--halt` found something, and its exit status said that nothing came of it.
+#[test]
+fn a_scrub_that_halts_says_by_its_exit_status_that_it_found_something() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    rig.create("data", "5", NBD, &rig.files(3)).ok();
+    if rig.qemu_io("data", &["write -P 1 0 4M", "flush"]).is_none() {
+        return;
+    }
+    let place = rig.run(&["explain", "data", "0"]).ok().json();
+    crate::life::rot(&place["data"]);
+    let run = rig.run(&["scrub", "data", "--halt", "--wait"]);
+    assert_eq!((run.code, &run.json()["ended"]), (10, &"paused".into()));
+    let what = run.json()["what"].to_string();
+    assert!(what.contains("1 inconsistent stripe so far"), "{what}");
+}
+
+/// Neither the member nor what is amiss was named.
+#[test]
+fn a_refusal_for_want_of_redundancy_names_the_member_and_what_is_amiss() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    rig.create("data", "5", NBD, &devices[..3]).ok();
+    let run = rig
+        .run(&["remove", "data", "2"])
+        .refused(4, "member-in-use");
+    assert!(run.err.contains("slot 2 of data"), "{run:?}");
+    rig.run(&["fail", "data", "1"]).ok();
+    let run = rig.run(&["fail", "data", "0"]).refused(4, "would-fail");
+    let named = format!("slot 0 of data ({}, in_sync now)", devices[0]);
+    assert!(run.err.contains(&named), "{run:?}");
+    let add = ["restripe", "data", "--add", &devices[3]];
+    let run = rig.run(&add).refused(4, "not-optimal");
+    assert!(run.err.contains("slot 1 is failed"), "{run:?}");
 }
 
 #[test]

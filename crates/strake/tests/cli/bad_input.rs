@@ -257,6 +257,51 @@ fn a_foreign_signature_needs_force() {
     }
 }
 
+/// The first device was asked about, and the others were overwritten without a word.
+#[test]
+fn all_that_force_would_overwrite_is_named_before_it_is_overwritten() {
+    if !rig::has("mkfs.ext4") && !rig::has("mke2fs") {
+        return rig::skipped("mkfs.ext4 is not installed");
+    }
+    for daemon in [false, true] {
+        let mut rig = Rig::new();
+        let devices = rig.files(4);
+        if daemon {
+            rig.start_daemon();
+        }
+        rig.create("old", "1", &["--export", "none"], &devices[2..])
+            .ok();
+        if daemon {
+            rig.run(&["stop", "old"]).ok();
+        }
+        for device in &devices[..2] {
+            let mut mkfs = std::process::Command::new("mkfs.ext4");
+            let made = mkfs.arg("-q").arg(device).status();
+            assert!(made.is_ok_and(|status| status.success()));
+        }
+        let before: Vec<Vec<u8>> = devices.iter().map(|device| bytes(device)).collect();
+        let names_all = |run: &rig::Run, devices: &[String]| {
+            let all = devices.iter().all(|device| run.err.contains(device));
+            assert!(all, "{run:?}");
+        };
+        let run = rig
+            .create("new", "5", &[], &devices)
+            .refused(4, "foreign-signature");
+        names_all(&run, &devices);
+        let run = rig
+            .create("new", "5", &["--force"], &devices)
+            .refused(4, "not-confirmed");
+        names_all(&run, &devices);
+        let what = "strake create --force new would overwrite: ";
+        assert!(run.err.contains(what), "{run:?}");
+        let pool = ["pool", "create", "p", "--force", &devices[1], &devices[3]];
+        let run = rig.run(&pool).refused(4, "not-confirmed");
+        names_all(&run, &[devices[1].clone(), devices[3].clone()]);
+        let after: Vec<Vec<u8>> = devices.iter().map(|device| bytes(device)).collect();
+        assert!(after == before, "something was written unasked");
+    }
+}
+
 #[test]
 fn a_member_of_another_array_needs_force() {
     let rig = Rig::new();
@@ -553,6 +598,7 @@ const ROWS: &[(&str, i32, &str)] = &[
     ("show a/b", 2, "name-invalid"),
     ("show --wear", 2, "usage"),
     ("show --latency", 2, "usage"),
+    ("show a --wear --since x", 2, "usage"),
     ("start nope", 3, "array-not-found"),
     ("start", 2, "usage"),
     ("start s --export iscsi", 2, "usage"),
@@ -653,6 +699,11 @@ const ROWS: &[(&str, i32, &str)] = &[
     ("set a", 2, "usage"),
     ("set a speed=9", 2, "setting-invalid"),
     ("set a scrub_priority=0", 2, "setting-invalid"),
+    (
+        "set a scrub_priority=5 scrub_priority=6",
+        2,
+        "setting-invalid",
+    ),
     ("set a restripe_priority=101", 2, "setting-invalid"),
     ("set a init_priority=0", 2, "setting-invalid"),
     ("set a shards=0", 2, "setting-invalid"),
@@ -691,6 +742,7 @@ const ROWS: &[(&str, i32, &str)] = &[
     ("explain a 99999999999", 2, "lba-out-of-range"),
     ("explain a x", 2, "usage"),
     ("demo --level 9", 2, "level-unknown"),
+    ("demo --export none", 2, "usage"),
     ("daemon --no-devices", 4, "daemon-running"),
     ("daemon --degraded perhaps", 2, "usage"),
     ("config check $none", 3, "file-not-found"),

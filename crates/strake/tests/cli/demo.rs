@@ -142,7 +142,7 @@ impl Drop for Shown {
 #[test]
 fn a_demo_that_is_interrupted_leaves_no_daemon_and_no_folder() {
     use std::os::unix::process::ExitStatusExt;
-    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131)] {
         let mut shown = Shown::begin();
         assert_eq!((shown.daemons(), shown.folders().len()), (1, 1), "{signal}");
         shown.signal(signal);

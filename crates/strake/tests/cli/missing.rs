@@ -102,7 +102,27 @@ fn an_array_without_any_member_is_shown_and_told_until_it_is_found() {
     rig.until("the alert", || {
         told().contains("\"condition\":\"array_missing\"")
     });
-    rig.run(&["start", "data"]).refused(3, "array-not-found");
+    // Each command says which devices it is about, and the ways on.
+    let commands: [&[&str]; 6] = [
+        &["start", "data"],
+        &["destroy", "data", "--yes"],
+        &["stop", "data"],
+        &["fail", "data", "0"],
+        &["get", "data"],
+        &["explain", "data", "0"],
+    ];
+    for command in commands {
+        let run = rig.run(command).refused(3, "array-not-found");
+        let had = format!("slot 1: {}", devices[1]);
+        let said = run.err.contains(&had) && run.err.contains("strake forget data");
+        assert!(said, "{command:?}: {run:?}");
+    }
+    assert!(status.out.contains("data   missing"), "{status:?}");
+    let backup = rig.run(&["config", "backup"]).ok();
+    assert!(
+        backup.err.contains("data is not in this backup"),
+        "{backup:?}"
+    );
 
     bring_back(&devices);
     rig.until_state("data", "optimal");
@@ -191,7 +211,34 @@ fn an_array_that_has_failed_names_its_members_and_the_way_back() {
         let said = rig.run(&["scrub", "data"]).err;
         said.contains(&shrunk(1)) && said.contains(&shrunk(2))
     });
-    assert_eq!(rig.show("data")["state"], "failed");
+    let shown = rig.show("data");
+    assert_eq!(shown["state"], "failed");
+    // The last one that it lost keeps its slot: it was shown, and counted, as in sync.
+    let lost = |state: &serde_json::Value| state != "in_sync";
+    let members = &shown["members"];
+    assert!(
+        lost(&members[1]["state"]) && lost(&members[2]["state"]),
+        "{members}"
+    );
+    let status = rig.run(&["status", "data"]).json();
+    assert_eq!(status[0]["in_sync"], 1, "{status}");
+    let place = rig.run(&["explain", "data", "0"]).json();
+    let places = place["redundancy"].as_array().expect("a list").iter();
+    for place in places.chain([&place["data"]]) {
+        let is_lost = lost(&place["member_state"]);
+        assert_eq!(is_lost, place["slot"] != 0, "{place}");
+    }
+    let counted = rig.ask("GET", "/v1/stats");
+    assert_eq!(counted.matches("\"in_sync\"").count(), 1, "{counted}");
+    // What it takes no more is not advised.
+    let doctor = rig.run(&["doctor"]).json();
+    let findings = doctor["findings"].as_array().expect("a list").iter();
+    let mut of_it = findings.filter(|finding| finding["array"] == "data");
+    let advised = ["spare", "scrub-schedule"];
+    assert!(
+        of_it.all(|finding| !advised.iter().any(|check| finding["check"] == *check)),
+        "{doctor}"
+    );
     let way = "bring these members back, strake stop data, then strake start data";
     let commands: [&[&str]; 16] = [
         &["scrub", "data"],

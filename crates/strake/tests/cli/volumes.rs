@@ -179,7 +179,13 @@ fn volumes_grow_shrink_and_are_renamed_and_what_they_give_up_never_shows_again()
     io(&rig, "a", &["read -P 0xa1 0 39M", "read -P 0xa2 39M 31M"]);
     io(&rig, "b", &["read -P 0xb1 0 33M"]);
     resize("10M", &[]).refused(4, "would-shrink");
-    resize("10M", &["--shrink"]).refused(4, "not-confirmed");
+    let asked = resize("10M", &["--shrink"]).refused(4, "not-confirmed");
+    for part in [
+        "strake volume resize --shrink data a --size 10M",
+        "from 73400320 to 10485760 bytes",
+    ] {
+        assert!(asked.err.contains(part), "{part} in {asked:?}");
+    }
     resize("10M", &["--shrink", "--yes"]).ok();
     resize("40M", &[]).ok();
     io(&rig, "a", &["read -P 0xa1 0 10M", "read -P 0 10M 30M"]);
@@ -232,7 +238,10 @@ fn an_array_with_data_is_carved_only_by_force_and_then_reads_as_zeros() {
     rig.qemu_io("data", &["read -P 0xee 0 8M"]);
     assert_eq!(rig.show("data")["carved"], false);
     let forced = [&create[..], &["--force"]].concat();
-    rig.run(&forced).refused(4, "not-confirmed");
+    let asked = rig.run(&forced).refused(4, "not-confirmed");
+    for part in ["strake volume create --force data a", "bytes of data are"] {
+        assert!(asked.err.contains(part), "{part} in {asked:?}");
+    }
     rig.qemu_io("data", &["read -P 0xee 0 8M"]);
     let forced = [&create[..], &["--force", "--yes"]].concat();
     rig.run(&forced).ok();
@@ -249,7 +258,8 @@ fn what_makes_no_sense_of_a_volume_is_refused_by_name() {
     create("-", "1M").refused(2, "name-invalid");
     create(".x", "1M").refused(2, "name-invalid");
     create("c", "0").refused(2, "size-invalid");
-    create("c", "1000").refused(2, "size-invalid");
+    let odd = create("c", "1000").refused(2, "size-invalid");
+    assert!(odd.err.contains("1000 bytes"), "{odd:?}");
     create("c", "10T").refused(1, "array-full");
     run(&["create", "none", "c", "--size", "1M"]).refused(3, "array-not-found");
     run(&["delete", "data", "c", "--yes"]).refused(3, "volume-not-found");

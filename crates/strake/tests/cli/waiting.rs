@@ -103,6 +103,59 @@ fn a_job_whose_array_is_stopped_is_not_done() {
     );
 }
 
+/// "error[daemon-lost]: … No such file or directory", and JSON did not say how it ended.
+#[test]
+fn a_job_whose_daemon_goes_ends_as_nobody_knows() {
+    for killed in [true, false] {
+        let mut rig = Rig::new();
+        rig.start_daemon();
+        slow(&rig, "data", 256);
+        rig.run(&["scrub", "data"]).ok();
+        let wait = begin(&rig, &["scrub", "data", "start", "--wait"]);
+        // A daemon that goes before it has answered this command is another matter.
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        match killed {
+            true => rig.kill_daemon(),
+            false => rig.stop_daemon(),
+        }
+        let ended = end(wait);
+        assert_eq!(ended.code, 11, "{ended:?}");
+        let json = ended.json();
+        assert_eq!(json["ended"], "unknown", "{json}");
+        let what = json["what"].to_string();
+        assert!(
+            what.contains("the daemon went while the scrub of data was waited for"),
+            "{what}"
+        );
+        // It goes on, as is said.
+        rig.start_daemon();
+        rig.until("the scrub", || scrubs(&rig, "data"));
+    }
+}
+
+/// A degraded array gave the same exit status, 5, to one that was done and one that was not. And
+/// a start that changed nothing said that it had started one.
+#[test]
+fn a_scrub_of_a_degraded_array_that_is_stopped_is_not_done() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files: Vec<String> = (0..4)
+        .map(|n| rig.file(&format!("data{n}"), 256 << 30))
+        .collect();
+    let options = ["--export", "none", "--init", "assume-clean"];
+    rig.create("data", "6", &options, &files).ok();
+    rig.run(&["fail", "data", "3"]).ok();
+    let wait = begin(&rig, &["scrub", "data", "start", "--wait"]);
+    rig.until("the scrub", || scrubs(&rig, "data"));
+    let again = rig.run(&["scrub", "data"]).ok().json();
+    let told = (&again["changed"], &again["what"]);
+    assert_eq!(told, (&false.into(), &"a scrub runs already".into()));
+    rig.run(&["scrub", "data", "stop"]).ok();
+    let ended = end(wait);
+    assert_eq!(ended.code, 11, "{ended:?}");
+    assert_eq!(ended.json()["ended"], "stopped", "{ended:?}");
+}
+
 /// An array that does not answer shows no job, which was taken for the end of the job.
 #[test]
 fn a_job_whose_array_does_not_answer_is_waited_for() {
@@ -186,7 +239,7 @@ fn a_rebuild_that_loses_its_device_was_begun() {
     rig.until("the rebuild", || works(&rig, "data", "rebuild"));
     rig.run(&["fail", "data", "2"]).ok();
     let ended = end(wait);
-    assert_eq!(ended.code, 5, "{ended:?}");
+    assert_eq!(ended.code, 11, "{ended:?}");
     let json = ended.json();
     assert_eq!(json["ended"], "stopped", "{json}");
     let what = json["what"].to_string();
@@ -211,7 +264,7 @@ fn a_level_whose_new_parity_loses_its_device_was_begun() {
     rig.until("the rebuild", || works(&rig, "data", "rebuild"));
     rig.run(&["fail", "data", "3"]).ok();
     let ended = end(wait);
-    assert_eq!(ended.code, 5, "{ended:?}");
+    assert_eq!(ended.code, 11, "{ended:?}");
     let json = ended.json();
     assert_eq!(json["ended"], "stopped", "{json}");
     assert!(

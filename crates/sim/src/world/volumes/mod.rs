@@ -715,7 +715,8 @@ impl World {
                 let less = blocks(rng, 4).min(size - block);
                 let shrink = rng.percent(90);
                 let after = volumes::resize(&before, ground, name, size - less, shrink);
-                if less > 0 && !shrink && after != Err(VolumeError::WouldShrink) {
+                let refused = matches!(after, Err(VolumeError::WouldShrink { .. }));
+                if less > 0 && !shrink && !refused {
                     return self.failure(format!("{name} shrinks, and that was not said"));
                 }
                 (after, Some(volume.uuid))
@@ -765,7 +766,7 @@ impl World {
         use VolumeError::{NameTaken, NoSpace, WouldShrink};
         self.stats.volume_changes_refused += 1;
         match error {
-            NameTaken | NoSpace { .. } | WouldShrink => Ok(()),
+            NameTaken | NoSpace { .. } | WouldShrink { .. } => Ok(()),
             error => self.failure(format!("a change of volumes is refused: {error}")),
         }
     }

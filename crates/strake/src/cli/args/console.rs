@@ -21,7 +21,7 @@ pub(crate) struct ConsoleArgs {
 }
 
 fn life(text: &str) -> Result<Duration, String> {
-    let life = size::duration(text).map_err(|error| error.to_string())?;
+    let life = size::span(text)?;
     match (Duration::from_secs(1)..=EXPIRES_MAX).contains(&life) {
         true => Ok(life),
         false => Err("a link can be used for 1s to 1h".to_owned()),

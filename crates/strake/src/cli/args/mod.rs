@@ -60,7 +60,7 @@ pub(crate) enum Command {
         #[arg(long, requires = "name")]
         wear: bool,
         /// With --wear: over the time since then, for example 24h or 7d (all that is known)
-        #[arg(long, value_name = "TIME", requires = "wear", value_parser = size::duration)]
+        #[arg(long, value_name = "TIME", requires = "wear", value_parser = size::span)]
         since: Option<std::time::Duration>,
     },
     /// Assemble an array and serve it
@@ -209,9 +209,10 @@ pub(crate) enum Command {
     ///
     /// Made for scripts and login banners: it waits at most a few seconds for the daemon, and its
     /// exit status is the state of NAME: 0 optimal, 5 degraded, 6 failed, 7 stopped, 8 stopped and
-    /// too few drives found, 9 unknown: it does not answer, is being stopped, or another process
-    /// holds its members. Without NAME it is the worst of all arrays: the first of 6, 8, 9, 5 that
-    /// any has (a stopped array that can be started counts only where it is named).
+    /// too few drives found, 9 unknown: its threads do not answer, it is being stopped, or another
+    /// process holds its members. Without NAME it is the worst of all arrays: the first of 6, 8, 9,
+    /// 5 that any has (a stopped array that can be started counts only where it is named). A daemon
+    /// that does not answer is an error: 1.
     Status {
         /// Only this one
         name: Option<String>,
@@ -286,15 +287,15 @@ pub(crate) struct CreateArgs {
     /// CPUs that its threads may use here: 0-3,8 (near the drives unless given)
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<String>,
-    /// Threads (by the number of CPUs unless given)
+    /// Threads: 1 to 64, or auto (by the number of CPUs, the default)
     #[arg(long)]
-    pub(crate) shards: Option<u16>,
-    /// Buffer memory of all its threads
+    pub(crate) shards: Option<String>,
+    /// Buffer memory of all its threads: 256M, auto (the default)
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory_limit: Option<String>,
-    /// Requests under way at most
+    /// Requests under way at most: 1 and more, or auto (the default)
     #[arg(long)]
-    pub(crate) requests: Option<u32>,
+    pub(crate) requests: Option<String>,
     /// Where it has no spare and needs one, it takes one from this pool
     #[arg(long)]
     pub(crate) pool: Option<String>,

@@ -25,7 +25,9 @@ pub(super) fn check(facts: &Facts) -> Vec<FindingJson> {
         };
         state(array, &mut say);
         let settings = facts.settings.iter().find(|(uuid, _)| *uuid == array.uuid);
-        if let Some((_, settings)) = settings.filter(|_| array.level != "0") {
+        // One that has failed takes no spare and no setting.
+        let takes = array.level != "0" && array.state != "failed";
+        if let Some((_, settings)) = settings.filter(|_| takes) {
             spare(array, settings, facts, &mut say);
             if settings.scrub_schedule.as_deref() == Some("off") {
                 let last = array.last_scrub.as_ref();

@@ -213,7 +213,8 @@ fn of(array: &ArrayJson) -> BTreeSet<Condition> {
     let slots: BTreeSet<u8> = array.members.iter().filter_map(|m| m.slot).collect();
     let served = |slot: &u8| {
         let mut of = array.members.iter().filter(|m| m.slot == Some(*slot));
-        of.any(|m| matches!(m.state.as_str(), "in_sync" | "rebuilding"))
+        // The last one that an array lost before it failed keeps its slot: no spare takes it.
+        of.any(|m| m.device.is_some() || matches!(m.state.as_str(), "in_sync" | "rebuilding"))
     };
     let out = matches!(array.state.as_str(), "degraded" | "failed");
     if out && array.spares.is_empty() && !slots.iter().all(served) {

@@ -76,15 +76,26 @@ impl Running {
     }
 
     /// A refusal because nothing is served any more, of an array that has failed: the start that
-    /// the catalogue advises does nothing to one that is in service.
+    /// the catalogue advises does nothing to one that is in service. And one because the array is
+    /// not in order, with what is not.
     pub(super) fn explained(&self, serving: &Serving, failure: Failure) -> Failure {
-        if failure.code != Code::NotServing {
+        if !matches!(failure.code, Code::NotServing | Code::NotOptimal) {
             return failure;
         }
         match serving.status_now() {
             Ok(status) if status.state == ArrayState::Failed => {
                 let array = self.shown(serving, &status);
                 view::failed(&self.dir.seats(self.uuid).shown(array))
+            }
+            Ok(status) if failure.code == Code::NotOptimal => {
+                let amiss = view::amiss(&self.shown(serving, &status));
+                match amiss.is_empty() {
+                    true => failure,
+                    false => Failure {
+                        found: format!("{}: {amiss}", failure.found),
+                        ..failure
+                    },
+                }
             }
             _ => failure,
         }

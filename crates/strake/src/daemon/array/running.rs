@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use strake_engine as engine;
 use strake_engine::Geometry;
 use strake_engine::event::{
-    Changed, Command, EventKind, MemberState, MemberStatus, RegionCounts, Status,
+    ArrayState, Changed, Command, EventKind, MemberState, MemberStatus, RegionCounts, Status,
 };
 use strake_engine::units::DeviceId;
 use strake_format::{ArrayName, ArrayUuid, MemberUuid, Past, Superblock};
@@ -718,10 +718,15 @@ impl Running {
         };
         let aside = self.aside.iter().filter(|aside| !back(aside));
         let not_used = status.members.iter().filter_map(|m| self.not_used(m));
-        ArrayJson {
+        let array = ArrayJson {
             volumes: self.volumes_json(s),
             set_aside: aside.map(Aside::json).chain(not_used).collect(),
             ..told
+        };
+        match status.state {
+            // Which members it lost only what is kept of its slots says.
+            ArrayState::Failed => self.dir.seats(self.uuid).shown(array),
+            _ => array,
         }
     }
     /// A member that was found at the start and that the engine does not use, and what to do with
@@ -811,7 +816,12 @@ impl Running {
             // Counts and time of one moment: the status may have to be waited for.
             let served = self.since.elapsed();
             let status = s.status_within(LOOK_PATIENCE)?;
-            Ok(stats::of(&status, served, &counters, &requests, device))
+            let mut stats = stats::of(&status, served, &counters, &requests, device);
+            if status.state == ArrayState::Failed {
+                let seats = self.dir.seats(self.uuid);
+                stats.mark_lost(|slot, device| seats.is_lost(slot, device));
+            }
+            Ok(stats)
         })
     }
     /// Carries out a command.

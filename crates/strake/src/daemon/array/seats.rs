@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use strake_engine::event::EventKind;
+use strake_engine::event::{ArrayState, EventKind, MemberState};
 use strake_format::{ArrayUuid, Slot};
 use strake_runtime::{EventRecord, Serving};
 
@@ -25,6 +25,7 @@ use crate::drives::find::Aside;
 use crate::drives::machine::locate;
 use crate::drives::machine::looks::Looks;
 use crate::drives::machine::sysfs;
+use crate::view;
 
 /// A device in a slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,18 +200,32 @@ impl Seats {
         }
     }
 
-    /// An array with what its slots had.
+    /// Whether this device left the slot and did not come back. The last member that a failed array
+    /// lost keeps its slot: without it there is no array.
+    pub(crate) fn is_lost(&self, slot: u8, device: &str) -> bool {
+        let was = self.0.get(&slot).and_then(|place| place.was.as_ref());
+        was.is_some_and(|was| was.seat.device == Path::new(device))
+    }
+
+    /// An array with what its slots had; where it has failed, what is out of service is `failed`.
     pub(crate) fn shown(&self, mut array: ArrayJson) -> ArrayJson {
+        let has_failed = array.state == view::array_state(ArrayState::Failed);
+        let is_stopped = array.state == "stopped";
         let aside = |device: &str| array.set_aside.iter().any(|one| one.device == device);
         for member in &mut array.members {
+            let Some(slot) = member.slot else { continue };
             let is_absent = member.device.is_none();
-            member.was = member.slot.and_then(|slot| self.was(slot, is_absent));
+            member.was = self.was(slot, is_absent);
             // Of one that is set aside it is said there.
             if let Some(was) = member.was.as_mut().filter(|was| !aside(&was.device))
                 && is_absent
-                && array.state == "stopped"
+                && is_stopped
             {
                 was.holds = advice::lies_at(Path::new(&was.device));
+            }
+            let mut device = member.device.iter();
+            if has_failed && device.any(|device| self.is_lost(slot, device)) {
+                member.state = view::member_state(MemberState::Failed).to_owned();
             }
         }
         array

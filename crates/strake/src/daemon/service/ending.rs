@@ -17,7 +17,6 @@ use crate::daemon::array::running::{Ended, Running};
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::{Service, locked, outcome};
 use crate::daemon::state::Dir;
-use crate::drives::find;
 
 /// How long the end of the daemon waits for changes that are under way.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(4);
@@ -35,7 +34,7 @@ impl Service {
     pub(crate) fn stop(&self, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
         let _change = self.change(name)?;
         let Some(running) = self.find_running(name) else {
-            let found = find::pick(self.scan(&[]), name)?;
+            let found = self.pick(self.scan(&[]), name)?;
             if !dry_run {
                 locked(&self.stopped).insert(found.uuid);
             }

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use strake_engine::event::{
-    Command, CommandError, MemberState, MemberStatus, NewDevice, Returning, ScrubMode, Status,
+    Command, CommandError, MemberState, MemberStatus, NewDevice, Returning, ScrubMode,
 };
 use strake_engine::limits::Joining;
 use strake_format::{ArrayUuid, MemberUuid, Returns, Slot, SlotState, Superblock, returns};
@@ -263,7 +263,7 @@ impl Service {
         if let Some(running) = self.find_running(name) {
             return Ok(running);
         }
-        let found = find::pick(self.scan(&[]), name)?;
+        let found = self.pick(self.scan(&[]), name)?;
         self.dir.not_destroyed(found.uuid, found.name(), false)?;
         let cure = format!("strake start {name} first");
         Err(Failure::new(Code::NotServing, format!("{name} is not started")).cure(cure))
@@ -273,7 +273,7 @@ impl Service {
     pub(crate) fn explain(&self, name: &str, lba: u64) -> Result<ExplainJson, Failure> {
         match self.find_running(name) {
             Some(running) => running.explain(lba),
-            None => explain_offline(&find::pick(self.scan(&[]), name)?, lba),
+            None => explain_offline(&self.pick(self.scan(&[]), name)?, lba),
         }
     }
 
@@ -425,7 +425,7 @@ impl Service {
             return running.json().map(|array| self.placed(array));
         }
         find::answering(&self.looks, &request.devices)?;
-        let found = find::pick(self.scan(&request.devices), name)?;
+        let found = self.pick(self.scan(&request.devices), name)?;
         let keys = vec![found.uuid.to_string(), found.name().to_string()];
         let _change = self.changes.begin(keys)?;
         // Somebody else may have started it meanwhile.
@@ -473,7 +473,7 @@ impl Service {
     pub(crate) fn destroy(&self, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
         let mut keys = self.keys(name);
         if self.find_running(name).is_none() {
-            let found = find::pick(self.scan(&[]), name)?;
+            let found = self.pick(self.scan(&[]), name)?;
             keys.extend([found.uuid.to_string(), found.name().to_string()]);
         }
         let _change = self.changes.begin(keys)?;
@@ -482,7 +482,7 @@ impl Service {
             let cure = format!("strake stop {name} first");
             return Err(Failure::new(Code::ArrayInUse, format!("{name} is running")).cure(cure));
         }
-        let found = find::pick(self.scan(&[]), name)?;
+        let found = self.pick(self.scan(&[]), name)?;
         let name = found.name().as_str();
         left::delete_unused(&self.dir, found.uuid, name, left::Before::Destroy, dry_run)?;
         let seats = self.dir.seats(found.uuid);
@@ -522,6 +522,7 @@ impl Service {
         };
         let done = format!("{member} is out of service");
         carry_out(&running, command, request.dry_run, would, &done)
+            .map_err(|why| about_member(&running, &found, why))
     }
 
     /// Forgets a member or spare.
@@ -543,6 +544,7 @@ impl Service {
         };
         let done = format!("{member} removed");
         carry_out(&running, command, request.dry_run, would, &done)
+            .map_err(|why| about_member(&running, &found, why))
     }
 
     /// Adds a spare, or replaces a member where the request names one.
@@ -688,8 +690,9 @@ impl Service {
         // Before the next one's findings take its place.
         self.keep_scrub(&running, &running.status()?.superblock);
         let changed = running.command(command)?;
-        if kind == Job::Rebuild && action == "start" && !changed {
-            return Ok(outcome(name, false, no_rebuild(&running.status()?)));
+        if !changed {
+            let why = scrubs::nothing_changed(kind, action, &running.status()?);
+            return Ok(outcome(name, false, why));
         }
         let done = match action {
             "start" => "started",
@@ -739,21 +742,13 @@ fn carry_out(
     Ok(outcome(name.as_str(), running.command(command)?, done))
 }
 
-/// Why the start of a rebuild changed nothing.
-fn no_rebuild(status: &Status) -> &'static str {
-    let state =
-        |wanted| move |member: &MemberStatus| member.slot.is_some() && member.state == wanted;
-    let members = &status.members;
-    match () {
-        () if members.iter().any(state(MemberState::Rebuilding)) => "a rebuild runs already",
-        () if members
-            .iter()
-            .filter(|m| m.slot.is_some())
-            .all(state(MemberState::InSync)) =>
-        {
-            "every slot is in sync: nothing is to be rebuilt"
+/// A refusal to do without a member, with which one.
+fn about_member(running: &Running, member: &MemberStatus, why: Failure) -> Failure {
+    match (why.code, shown(running, member), member.slot) {
+        (Code::WouldFail | Code::MemberInUse, Ok(shown), Some(slot)) => {
+            why.about(format!("slot {slot} of {} ({shown})", running.name()))
         }
-        () => "no slot has a device to rebuild onto: strake add adds one",
+        _ => why,
     }
 }
 

@@ -26,7 +26,7 @@ use crate::drives::find;
 use crate::drives::make;
 use crate::drives::notes;
 use crate::drives::safety;
-use crate::drives::safety::Permit;
+use crate::drives::safety::{Content, Permit};
 use crate::settings::words;
 
 /// Size that an array would have with so much data on each member.
@@ -187,10 +187,11 @@ impl Service {
         };
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
         find::answering(&self.looks, &paths)?;
+        let mut content = Content::default();
         for path in &paths {
             running.not_joined(path)?;
             if let Ok(Some(own)) = own_superblock(path, running.uuid) {
-                not_apart(returns(&own, &now), path, request.force)?;
+                content.note(not_apart(returns(&own, &now), path, request.force))?;
             }
         }
         let permit = Permit {
@@ -200,7 +201,7 @@ impl Service {
             data: None,
         };
         self.none_in_service(&paths)?;
-        let wipe = safety::check(&paths, permit)?;
+        let wipe = safety::check_beside(content, &paths, permit)?;
         // The array would say so, but after devices have been wiped.
         let infos = safety::infos(&paths)?;
         may_join(&running, &paths, &infos, change.joining())?;

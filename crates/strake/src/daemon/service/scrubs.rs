@@ -6,7 +6,7 @@
 //! past is asked for.
 //!
 //! Invariant: looking writes nothing. Deliberately absent: when scrubs begin (`schedule`), and each
-//! finding (events).
+//! finding (events). Why a job that a user starts or ends is as it was is said here, too.
 
 use serde::{Deserialize, Serialize};
 use strake_engine::Geometry;
@@ -17,9 +17,8 @@ use crate::api::{JobJson, OutcomeJson, ScrubsJson};
 use crate::common::errors::Failure;
 use crate::common::size;
 use crate::daemon::array::running::Running;
-use crate::daemon::service::{Service, outcome};
+use crate::daemon::service::{Job, Service, outcome};
 use crate::daemon::state::Dir;
-use crate::drives::find;
 use crate::settings::schedule::{parse_policy, policy_word};
 use crate::view;
 
@@ -100,7 +99,7 @@ impl Service {
     /// What an array's scrubs found, and what the present one has found so far; it may be stopped.
     pub(crate) fn scrubs(&self, name: &str) -> Result<ScrubsJson, Failure> {
         let Some(running) = self.find_running(name) else {
-            let found = find::pick(self.scan(&[]), name)?;
+            let found = self.pick(self.scan(&[]), name)?;
             return Ok(json(&self.dir, &found.authority().image.superblock, &[]));
         };
         let jobs = running.json()?.jobs;
@@ -146,6 +145,36 @@ pub(super) fn accept(running: &Running, name: &str, dry_run: bool) -> Result<Out
     }
     let changed = running.command(Command::AcceptData)?;
     Ok(outcome(name, changed, &format!("begins to take {what}")))
+}
+
+/// Why a job that was to start or to end is as it was.
+pub(super) fn nothing_changed(kind: Job, action: &str, status: &Status) -> &'static str {
+    match (kind, action) {
+        (Job::Rebuild, "start") => no_rebuild(status),
+        (Job::Rebuild, _) => "rebuilds are stopped already",
+        (Job::Init, "start") => "zeroing is under way already",
+        (Job::Init, _) => "nothing is being zeroed",
+        (Job::Scrub, "start") => "a scrub runs already",
+        (Job::Scrub, _) => "no scrub is at work",
+    }
+}
+
+/// Why the start of a rebuild changed nothing.
+fn no_rebuild(status: &Status) -> &'static str {
+    let state =
+        |wanted| move |member: &MemberStatus| member.slot.is_some() && member.state == wanted;
+    let members = &status.members;
+    match () {
+        () if members.iter().any(state(MemberState::Rebuilding)) => "a rebuild runs already",
+        () if members
+            .iter()
+            .filter(|m| m.slot.is_some())
+            .all(state(MemberState::InSync)) =>
+        {
+            "every slot is in sync: nothing is to be rebuilt"
+        }
+        () => "no slot has a device to rebuild onto: strake add adds one",
+    }
 }
 
 #[cfg(test)]

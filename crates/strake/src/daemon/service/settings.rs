@@ -10,15 +10,39 @@ use strake_engine::event::Command;
 use strake_format::Superblock;
 
 use crate::api::{OutcomeJson, SettingsJson};
-use crate::common::errors::Failure;
+use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running;
 use crate::daemon::events::Happened;
 use crate::daemon::service::pools;
 use crate::daemon::service::{Service, outcome};
-use crate::drives::find;
+use crate::settings;
 use crate::settings::engine_settings;
 use crate::settings::placement::Wanted;
 use crate::view;
+
+/// Settings that members carry are refused for an array that is not started; those of this machine
+/// may be what keeps it from starting, and are taken alone.
+fn of_stopped(failure: Failure, name: &str, wanted: &SettingsJson) -> Failure {
+    let json = |settings: &SettingsJson| serde_json::to_value(settings).unwrap_or_default();
+    let (all, carried) = (json(wanted), json(&wanted.carried()));
+    let is_said = |value: &serde_json::Value| !value.is_null() && *value != false;
+    let names = |wants: &dyn Fn(&str) -> bool| {
+        let all = all.as_object().into_iter().flatten();
+        let said = all.filter(|(key, value)| is_said(value) && wants(key));
+        let names: Vec<String> = said.map(|(key, _)| settings::spoken_name(key)).collect();
+        names.join(", ")
+    };
+    let on_members = names(&|key| is_said(&carried[key]));
+    let here = names(&|key| !is_said(&carried[key]));
+    if failure.code != Code::NotServing || here.is_empty() {
+        return failure;
+    }
+    let found = format!("{}, and its members carry {on_members}", failure.found);
+    let cure = format!(
+        "strake set {name} takes {here} alone; then strake start {name}, and set {on_members}"
+    );
+    Failure::new(failure.code, found).cure(cure)
+}
 
 impl Service {
     /// Settings of an array, running or not.
@@ -33,7 +57,7 @@ impl Service {
         match self.find_running(name) {
             Some(running) => Ok(running.status()?.superblock),
             None => {
-                let found = find::pick(self.scan(&[]), name)?;
+                let found = self.pick(self.scan(&[]), name)?;
                 Ok(found.authority().image.superblock.clone())
             }
         }
@@ -72,7 +96,10 @@ impl Service {
         pools::check_named(&self.pools(), wanted.pool.as_deref())?;
         let running = match wanted.only_places() {
             true => None,
-            false => Some(self.running(name)?),
+            false => Some(
+                self.running(name)
+                    .map_err(|why| of_stopped(why, name, wanted))?,
+            ),
         };
         let commands = || settings.iter().map(|setting| Command::Set(*setting));
         if let Some(running) = &running {

@@ -245,7 +245,17 @@ fn no_light(array: &str, slot: Option<u8>, had: &Seat) -> Failure {
              known"
         ),
     };
-    Failure::new(Code::NoLight, found)
+    let known = [("model", &had.model), ("serial number", &had.serial)];
+    let known = known.map(|(what, value)| Some(format!("{what} {}", value.as_ref()?)));
+    let known: Vec<String> = known.into_iter().flatten().collect();
+    let failure = Failure::new(Code::NoLight, found);
+    match known.is_empty() {
+        true => failure.cure(format!(
+            "strake show {array} says until when the slot had it; nothing is known that is on its \
+             label"
+        )),
+        false => failure.cure(format!("look for its label: {}", known.join(", "))),
+    }
 }
 
 /// The arrays that lose members to a new one, of those on its devices. Refuses if something uses a
@@ -309,4 +319,27 @@ pub(crate) fn clean_devices(
         devices: found.iter().map(device).collect(),
     };
     Ok((cleaned, failure))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It advised a command that has no serial number of a drive that is gone.
+    #[test]
+    fn a_drive_that_is_gone_is_to_be_found_by_what_is_on_its_label() {
+        let had = Seat {
+            device: PathBuf::from("/nonexistent/nvme0n1"),
+            model: Some("MODEL X".to_owned()),
+            serial: Some("S1".to_owned()),
+            light: None,
+        };
+        let failure = no_light("data", Some(3), &had);
+        assert!(failure.found.contains("slot 3 of data"), "{failure}");
+        let label = "look for its label: model MODEL X, serial number S1";
+        assert_eq!(failure.cure, label);
+        let unknown = Seat::default();
+        let failure = no_light("data", Some(3), &unknown);
+        assert!(failure.cure.starts_with("strake show data"), "{failure}");
+    }
 }

@@ -67,13 +67,13 @@ impl From<VolumeError> for Failure {
             VolumeError::TooMany => Code::TooManyVolumes,
             VolumeError::Size { .. } => Code::SizeInvalid,
             VolumeError::NoSpace { .. } | VolumeError::Scattered => Code::ArrayFull,
-            VolumeError::WouldShrink => Code::WouldShrink,
+            VolumeError::WouldShrink { .. } => Code::WouldShrink,
         };
         let failure = Failure::new(code, error.to_string());
         match error {
-            VolumeError::Size { block_bytes } => {
-                failure.cure(format!("use a multiple of {block_bytes} bytes"))
-            }
+            VolumeError::Size { block_bytes, .. } => failure.cure(format!(
+                "use a multiple of {block_bytes} bytes, one or more"
+            )),
             _ => failure,
         }
     }
@@ -489,7 +489,8 @@ fn empty(status: &Status) -> Result<(), Failure> {
     match status.size_bytes - status.unwritten_bytes {
         0 => Ok(()),
         written => {
-            let found = format!("{written} bytes of the array are written");
+            let name = &status.superblock.name;
+            let found = format!("{written} bytes of {name} are written");
             Err(Failure::new(Code::ArrayNotEmpty, found))
         }
     }

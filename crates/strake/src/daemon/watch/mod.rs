@@ -36,6 +36,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use strake_engine::Lack;
+use strake_engine::event::ArrayState;
 use strake_format::{ArrayUuid, MemberUuid, Past, Returns, past, returns};
 use strake_runtime::MemberImage;
 
@@ -221,7 +222,14 @@ fn why_not(running: &Running, image: &MemberImage) -> String {
 /// How a device that is not taken back by itself gets into the array.
 fn back_by(running: &Running, member: &FoundMember) -> String {
     let (name, path) = (running.name(), quoted(&member.path));
-    let table = running.status().map(|status| status.superblock);
+    let status = running.status();
+    if matches!(&status, Ok(status) if status.state == ArrayState::Failed) {
+        return format!(
+            ", not used: the array has failed; strake stop {name}, then strake start {name} takes \
+             what can be used"
+        );
+    }
+    let table = status.map(|status| status.superblock);
     match table.map(|table| returns(&member.image.superblock, &table)) {
         Ok(Returns::SplitBrain) => format!(
             ", not used: it may hold writes that the array lacks; strake add --force {name} {path} \

@@ -26,6 +26,7 @@ use crate::daemon::array::left::Before;
 use crate::daemon::events::Happened;
 use crate::daemon::service::{Service, locked, outcome};
 use crate::daemon::state::Dir;
+use crate::drives::find;
 use crate::drives::find::FoundArray;
 
 /// A missing array.
@@ -51,6 +52,36 @@ fn unread_text(unread: &[PathBuf]) -> String {
         size::count(paths.len(), "device"),
         paths.join(", ")
     )
+}
+
+/// What the slots of a missing array had, behind what is said of it.
+fn had(array: &ArrayJson) -> String {
+    let had = array.members.iter().filter_map(|m| {
+        let was = m.was.as_ref()?;
+        let serial = was.serial.as_ref();
+        let serial = serial.map_or_else(String::new, |s| format!(" (serial {s})"));
+        Some(format!("slot {}: {}{serial}", m.slot?, was.device))
+    });
+    let had: Vec<String> = had.collect();
+    match had.is_empty() {
+        true => String::new(),
+        false => format!("; it had {}", had.join(", ")),
+    }
+}
+
+/// What a command for a missing array is refused with: what its slots had, and the ways on.
+pub(crate) fn refused(array: &ArrayJson, unread: &[PathBuf]) -> Failure {
+    let name = &array.name;
+    let mut found = format!("no member of {name} is found{}", had(array));
+    let back = "bring its members back (power, cables and controllers of these drives)";
+    let cure = match unread.is_empty() {
+        true => format!("{back}, or strake forget {name} where they are not to come back"),
+        false => {
+            found += &format!("; they may be on {}", unread_text(unread));
+            format!("mend what cannot be read, or {back}")
+        }
+    };
+    Failure::new(Code::ArrayNotFound, found).cure(cure)
 }
 
 /// It is not known whether an array is missing.
@@ -243,6 +274,26 @@ impl Service {
         }
     }
 
+    /// The array of that name or uuid among those found; one that is missing is refused with what
+    /// its slots had.
+    ///
+    /// # Errors
+    /// There is none, or more than one.
+    pub(crate) fn pick(&self, found: Vec<FoundArray>, name: &str) -> Result<FoundArray, Failure> {
+        find::pick(found, name).map_err(|failure| {
+            let is_meant =
+                |one: &Missing| one.name.as_str() == name || one.uuid.to_string() == name;
+            let mut missing = match failure.code {
+                Code::ArrayNotFound => self.seems_missing().unwrap_or_default().into_iter(),
+                _ => return failure,
+            };
+            match missing.find(is_meant) {
+                Some(meant) => refused(&self.dir.missing_json(&meant), &self.unread()),
+                None => failure,
+            }
+        })
+    }
+
     /// Notes that no member of an array is found, while devices are unread.
     pub(crate) fn note_unread(&self, array: &Missing) {
         self.events.note(Happened {
@@ -294,21 +345,12 @@ impl Service {
             json,
         } in told.iter().filter(is_new)
         {
-            let had = json.members.iter().filter_map(|m| {
-                let was = m.was.as_ref()?;
-                let serial = was.serial.as_ref();
-                let serial = serial.map_or_else(String::new, |s| format!(" (serial {s})"));
-                Some(format!("slot {}: {}{serial}", m.slot?, was.device))
-            });
-            let had: Vec<String> = had.collect();
+            let had = had(json);
             self.events.note(Happened {
                 array: Some(array.name.to_string()),
                 uuid: Some(array.uuid.to_string()),
                 event: "array_not_found",
-                cause: Some(match had.is_empty() {
-                    true => "no drive carries a member of it".to_owned(),
-                    false => format!("no drive carries a member of it; it had {}", had.join(", ")),
-                }),
+                cause: Some(format!("no drive carries a member of it{had}")),
                 effect: Some(format!(
                     "it is served when they are back; strake forget {} where they are not to come \
                      back",
