@@ -66,7 +66,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 130] = [
+    pub const ALL: [(Canary, u64); 131] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -197,6 +197,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::RetiredByTooFew), 80000),
         (Canary::Inside(engine::Canary::QuietRecordsCount), 20000),
         (Canary::Inside(engine::Canary::RestAsItLies), 20000),
+        (Canary::Inside(engine::Canary::ResyncOutdates), 6000),
         (Canary::Inside(engine::Canary::DecidedEarly), 8000),
         (Canary::Inside(engine::Canary::BuiltDecided), 6000),
         (Canary::Inside(engine::Canary::TableBeforeDurable), 20000),
