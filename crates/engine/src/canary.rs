@@ -243,6 +243,8 @@ canaries! {
     QuietRecordsCount = "quiet-records-count",
     /// What a write leaves alone adds to parity what lies there, whatever the records say.
     RestAsItLies = "rest-as-it-lies",
+    /// A resync changes parity beside records of writes that took it for true.
+    ResyncOutdates = "resync-outdates",
     /// A region is called decided before its parity is durable.
     DecidedEarly = "decided-early",
     /// What is computed from strips that do not agree is written in a region that is decided.

@@ -198,6 +198,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::RetiredByTooFew), 80000),
         (Canary::Inside(engine::Canary::QuietRecordsCount), 20000),
         (Canary::Inside(engine::Canary::RestAsItLies), 20000),
+        (Canary::Inside(engine::Canary::ResyncOutdates), 6000),
         (Canary::Inside(engine::Canary::DecidedEarly), 8000),
         (Canary::Inside(engine::Canary::BuiltDecided), 6000),
         (Canary::Inside(engine::Canary::TableBeforeDurable), 20000),

@@ -94,6 +94,8 @@ pub enum Course {
     /// A block cannot be read, another block of its row rots, and no redundancy is left to locate
     /// that one; then something is computed from them.
     Unclear,
+    /// A write takes parity for true that is not, and a resync mends it beside the write's record.
+    Outdated,
 }
 
 /// One seed in so many is a course that is drawn apart from the others.
@@ -107,10 +109,11 @@ const UNCHANGED_ONE_IN: u64 = 300;
 const UNCLEAR_ONE_IN: u64 = 300;
 /// Beside its weight.
 const FULL_LIST_ONE_IN: u64 = 300;
+const OUTDATED_ONE_IN: u64 = 300;
 
 /// All courses, with their names on the command line and their weights: some are dear, thousands of
 /// events, or many starts. Those without a weight are drawn apart.
-const COURSES: [(Course, &str, u32); 25] = [
+const COURSES: [(Course, &str, u32); 26] = [
     (Course::FailedFlush, "failed-flush", 7),
     (Course::Listed, "listed", 9),
     (Course::FullList, "full-list", 1),
@@ -136,6 +139,7 @@ const COURSES: [(Course, &str, u32); 25] = [
     (Course::JoinsEmpty, "joins-empty", 0),
     (Course::Unchanged, "unchanged", 0),
     (Course::Unclear, "unclear", 0),
+    (Course::Outdated, "outdated", 0),
 ];
 
 impl Course {
@@ -156,6 +160,7 @@ impl Course {
             (Course::Unchanged, 36, UNCHANGED_ONE_IN),
             (Course::Unclear, 37, UNCLEAR_ONE_IN),
             (Course::FullList, 38, FULL_LIST_ONE_IN),
+            (Course::Outdated, 39, OUTDATED_ONE_IN),
         ];
         let is_drawn = |salt: u64, one_in| Prng::new(seed ^ salt, Purpose::Focus).one_in(one_in);
         let mut apart = apart
@@ -229,6 +234,10 @@ impl Course {
                 .shards(1),
             // So wide that a write of one block reads parities, and not what it leaves alone.
             Course::MendedInQuiet | Course::RotsBeside => Scenario::new("6", 7),
+            Course::Outdated => Scenario::new("6", 7)
+                .policy(WriteHole::Resync)
+                .clean_after_ms(LONG_MS)
+                .shards(2),
             Course::LiveImage => any(rng, &[("5", 4), ("6", 5), ("1", 3), ("10", 4)]),
             Course::Accepted => any(rng, &[("6", 6), ("6", 5)]),
             Course::Unread => any(rng, &[("5", 4), ("5", 5), ("50", 8)]),
@@ -274,6 +283,7 @@ impl Course {
             Course::GivenUpBeside => records::given_up_beside(array, rng),
             Course::MendedInQuiet => records::mended_in_quiet(array, rng),
             Course::RotsBeside => records::rots_beside(array, rng),
+            Course::Outdated => records::outdated(array, rng),
             Course::LiveImage => live_image(array, rng),
             Course::Accepted => accepted(array, rng),
             Course::BadSector => sectors::rots_beside_a_bad_one(array, rng),

@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use strake_engine::event::{Command, IoKind, ScrubMode};
+use strake_engine::event::{Command, IoKind, ScrubMode, Setting};
 use strake_engine::logs::divide;
 use strake_engine::units::StripeNo;
-use strake_format::LogPayload;
 use strake_format::log::scan;
+use strake_format::{LogPayload, WriteHole};
 
 use crate::course::{lost_with_power, slot, start_without};
 use crate::plan::workload::AskKind;
@@ -258,6 +258,49 @@ pub(crate) fn rots_beside(array: &mut Scenario, rng: &mut Prng) {
         .command(Command::StartScrub(ScrubMode::Repair))
         .expect("nothing else is being done");
     array.rest().verify();
+}
+
+/// An administrator says that parity is true where a power cut left it otherwise. A write builds on
+/// it, and a resync mends it beside the write's record, which counts again when another shard
+/// writes in the region. The power goes, and a member with it that the first write had left alone.
+pub(crate) fn outdated(array: &mut Scenario, rng: &mut Prng) {
+    array.fill().rest();
+    let geometry = Arc::clone(array.world.geometry());
+    let (k, strip) = (geometry.k as u64, geometry.strip / geometry.block);
+    let region = |stripe: u64| geometry.region(geometry.row(StripeNo(stripe)).1);
+    // One to which the resync comes late, and the one before it is of the other shard.
+    let mut late = (1..geometry.stripes()).rev();
+    let stripe = late.find(|&stripe| region(stripe) == region(stripe - 1));
+    let stripe = StripeNo(stripe.expect("regions have several rows"));
+    let written = rng.below(k);
+    let missing = (written + rng.range(1, k - 1)) % k;
+    let left_alone = (0..k).filter(|column| ![written, missing].contains(column));
+    let lost = rng.pick(&left_alone.collect::<Vec<_>>());
+    let slot_of = |column: u64| geometry.slot(stripe, column as usize).0;
+    let [missing, lost] = [missing, lost].map(|column| array.drive(slot_of(column)));
+    let block = (stripe.0 * k + written) * strip;
+    array.write_at(block, 1).ask(AskKind::Flush, 0, 0);
+    lie(array, slot_of(k + 1), stripe);
+    array.power_cut();
+    array.world.hide(missing);
+    array.start_by_force();
+    let closed = Command::Set(Setting::WriteHole(WriteHole::Closed));
+    array.command(closed).expect("it can be set");
+    // Records from before do not count then.
+    array.wait("the log covers what is written", |world| {
+        world.array().status().superblock.covered
+    });
+    array.steps(rng.below(60));
+    array.write_at(block, 1).ask(AskKind::Flush, 0, 0);
+    array.wait("the resync has passed", |world| {
+        world.array().status().regions.need_sync == 0
+    });
+    array.rest();
+    let beside = (stripe.0 - 1) * k * strip;
+    array.write_at(beside, 1).ask(AskKind::Flush, 0, 0);
+    array.power_cut();
+    array.world.hide(lost);
+    array.start().rest().verify();
 }
 
 /// A write of some columns is half in place when the power goes. The member of a column that it

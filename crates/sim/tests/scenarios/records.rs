@@ -1,9 +1,11 @@
 //! Records of the stripe log beside changes that have none: scrubs that repair, blocks that are
 //! given up, strips that rot. The power goes, and a member with it.
 
-use strake_engine::event::{ArrayState, Command, JobKind, ScrubMode};
+use std::sync::Arc;
+
+use strake_engine::event::{ArrayState, Command, JobKind, ScrubMode, Setting};
 use strake_engine::units::{RegionNo, StripeNo};
-use strake_format::RegionState;
+use strake_format::{RegionState, WriteHole};
 use strake_sim::scenario::{Draft, Scenario};
 use strake_sim::workload::AskKind;
 
@@ -301,5 +303,55 @@ fn a_replay_of_writes_that_are_over_writes_nothing() {
         assert!(data(&array) == before, "level {level}");
         let nothing = |line: &str| line.contains("LogReplayed { records: 0,");
         assert!(array.world.notes(nothing) > 0, "level {level}");
+    }
+}
+
+/// An administrator said that parity is true where it was not. A write took it for that, and its
+/// record says of the columns that it left alone what it did. A resync made the parity true.
+/// Another shard wrote in the region, so that the record counted again, and what a member held that
+/// the first write had left alone was computed from it.
+#[test]
+fn a_lost_strip_is_not_computed_from_a_record_that_a_resync_has_outdated() {
+    for (level, draft) in levels(2) {
+        let mut outdated = 0;
+        for seed in 0..12 {
+            let draft = draft.clone().policy(WriteHole::Resync).shards(2);
+            let draft = draft.clean_after_ms(LONG_MS).forgiving();
+            let mut array = draft.seed(seed).start();
+            array.fill().rest();
+            let geometry = Arc::clone(array.world.geometry());
+            let region = |stripe: u64| geometry.region(geometry.row(StripeNo(stripe)).1);
+            let first = |stripe: u64| stripe * geometry.stripe_bytes() / geometry.block;
+            // The resync comes to it last, and the one before it is of the other shard.
+            let mut late = (1..geometry.stripes()).rev();
+            let stripe = late.find(|&stripe| region(stripe) == region(stripe - 1));
+            let stripe = stripe.expect("regions have several stripes");
+            let drive = |column| array.drive(geometry.slot(StripeNo(stripe), column).0);
+            let [missing, lost] = [1, 2].map(drive);
+            array.write_at(first(stripe), 1).ask(AskKind::Flush, 0, 0);
+            // As a power cut leaves it: one parity is of another write than the rest.
+            array.rot(stripe, geometry.k + 1).power_cut();
+            array.world.hide(missing);
+            array.start_by_force();
+            let closed = Setting::WriteHole(WriteHole::Closed);
+            array.command(Command::Set(closed)).expect("it can be set");
+            array.wait("the log covers what is written", |world| {
+                world.array().status().superblock.covered
+            });
+            array.write_at(first(stripe), 1).ask(AskKind::Flush, 0, 0);
+            let state = array.world.array().region(region(stripe));
+            outdated += u32::from(state == RegionState::NeedSync);
+            array.wait("the resync has passed", |world| {
+                world.array().status().regions.need_sync == 0
+            });
+            array.rest();
+            array
+                .write_at(first(stripe - 1), 1)
+                .ask(AskKind::Flush, 0, 0);
+            array.power_cut();
+            array.world.hide(lost);
+            array.start().verify();
+        }
+        assert!(outdated > 6, "level {level}: {outdated}");
     }
 }
