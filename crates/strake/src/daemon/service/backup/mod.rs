@@ -42,6 +42,7 @@ use crate::daemon::service::backup::age::{is_later, outdated, stale};
 use crate::daemon::service::backup::slots::{Members, assign, named_device, not_replaced};
 use crate::daemon::state::Dir;
 use crate::daemon::state::heirs::{Begun, Heir};
+use crate::drives::aside::copies;
 use crate::drives::find;
 use crate::drives::find::{FoundArray, Readiness};
 use crate::drives::lost;
@@ -492,7 +493,8 @@ impl Service {
             }
             Readiness::Conflicting => {
                 let what = format!("the members of {} contradict each other", found.name());
-                Err(Failure::new(Code::SplitBrain, what))
+                let why = copies::conflict(found);
+                Err(why.unwrap_or_else(|| Failure::new(Code::SplitBrain, what)))
             }
             Readiness::Incomplete => Ok(None),
         }
