@@ -5,11 +5,16 @@
 use super::*;
 use strake_format::Epoch;
 
+/// Seeds, and for each the steps after which the power fails while a member is being put out.
+fn moments() -> impl Iterator<Item = (u64, u64)> {
+    (0..20).flat_map(|seed| (0..32).map(move |steps| (seed, steps)))
+}
+
 /// A member is being put out, and the power fails: checks each world in which only a spare records
 /// it. Returns the number of these worlds, and of the others in which a member records it.
 fn only_a_spare_knows(check: impl Fn(&Scenario, u64)) -> (u32, u32) {
     let (mut alone, mut others) = (0, 0);
-    for seed in 0..200 {
+    for (seed, steps) in moments() {
         let mut raid1 = Scenario::new("1", 2)
             .spares(1)
             .no_caches()
@@ -17,7 +22,7 @@ fn only_a_spare_knows(check: impl Fn(&Scenario, u64)) -> (u32, u32) {
             .start();
         let (out, on) = (raid1.drive(0), raid1.drive(1));
         raid1.world.command(Command::Fail(Slot(0)));
-        raid1.steps(1 + seed % 4).power_cut();
+        raid1.steps(steps).power_cut();
         let present = raid1.world.present().into_iter();
         let knowing = present.filter(|(_, sb)| sb.epoch > Epoch(1));
         let knowing: Vec<usize> = knowing.map(|(index, _)| index).collect();
@@ -57,11 +62,11 @@ fn a_spare_never_knows_alone_that_a_member_is_out() {
 #[test]
 fn a_leftover_is_taken_away_when_its_last_witness_is() {
     let mut told = 0;
-    for seed in 0..100 {
+    for (seed, steps) in moments() {
         let mut raid1 = Scenario::new("1", 4).no_caches().seed(seed).start();
         let [first, second, third, fourth] = [0, 1, 2, 3].map(|slot| raid1.drive(slot));
         raid1.world.command(Command::Fail(Slot(0)));
-        raid1.steps(1 + seed % 4).power_cut();
+        raid1.steps(steps).power_cut();
         let present = raid1.world.present().into_iter();
         let knowing = present.filter(|(_, sb)| sb.epoch > Epoch(1));
         let knowing: Vec<usize> = knowing.map(|(index, _)| index).collect();
@@ -88,11 +93,11 @@ fn a_leftover_is_taken_away_when_its_last_witness_is() {
 #[test]
 fn a_device_that_lost_its_power_returns_only_where_it_is_known_to_be_out() {
     let (mut kept_away, mut returned) = (0, 0);
-    for seed in 0..80 {
+    for seed in 0..160 {
         let mut raid1 = Scenario::new("1", 4).seed(seed).start();
         let pulled = raid1.drive(0);
         raid1.world.command(Command::Fail(Slot(3)));
-        raid1.pull(0).write(3).steps(seed % 30).kill();
+        raid1.pull(0).write(3).steps(seed % 50).kill();
         let mut known = raid1.world.present();
         known.retain(|(index, sb)| *index != pulled && sb.epoch > Epoch(1));
         let out = known.iter().filter(|(_, sb)| !sb.slots[0].state.is_live());
