@@ -461,7 +461,7 @@ fn what_a_scrub_has_found_stops_at_its_end() {
 #[test]
 fn a_member_that_is_lost_while_it_comes_back_after_long_is_no_split_brain() {
     let mut unclear = 0;
-    for steps in 1..16 {
+    for steps in 1..32 {
         let mut array = Scenario::new("5", 4).start();
         array.fill().rest();
         let away = array.drive(3);
