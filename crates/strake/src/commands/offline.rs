@@ -125,7 +125,13 @@ pub(crate) fn pools(context: &Context) -> Pools<'_> {
 
 /// The array of that name or uuid.
 pub(crate) fn found(context: &Context, name: &str) -> Result<FoundArray, Failure> {
-    find::pick(scan(context, &[]), name).map_err(|failure| {
+    pick(context, scan(context, &[]), name)
+}
+
+/// The array of that name or uuid among these. Where devices could not be looked at, it is not
+/// known that there is none.
+fn pick(context: &Context, all: Vec<FoundArray>, name: &str) -> Result<FoundArray, Failure> {
+    find::pick(all, name).map_err(|failure| {
         if failure.code != Code::ArrayNotFound {
             return failure;
         }
@@ -326,7 +332,7 @@ pub(crate) fn rename(
 ) -> Result<OutcomeJson, Failure> {
     let new = words::parse_name(&request.name)?;
     let all = scan(context, &[]);
-    let found = find::pick(all.clone(), name)?;
+    let found = pick(context, all.clone(), name)?;
     if *found.name() == new {
         return Ok(service::outcome(
             name,
@@ -358,7 +364,7 @@ pub(crate) fn import(
     let wanted = request.name.as_deref().map(words::parse_name).transpose()?;
     answering::need(&request.devices)?;
     let mut all = scan(context, &request.devices);
-    let found = find::pick(all.clone(), array)?;
+    let found = pick(context, all.clone(), array)?;
     all.extend(scan(context, &[]));
     context
         .dir
@@ -523,7 +529,7 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         })?;
     }
     answering::need(&devices)?;
-    let mut found = find::pick(scan(context, &devices), name)?;
+    let mut found = pick(context, scan(context, &devices), name)?;
     if !devices.is_empty() {
         found = cut_off::counted(&found).unwrap_or(found);
     }

@@ -181,7 +181,7 @@ impl Service {
         }
         find::answering(&self.looks, &request.devices)?;
         let mut all = self.scan(&request.devices);
-        let found = find::pick(all.clone(), array)?;
+        let found = self.pick(all.clone(), array)?;
         if !request.devices.is_empty() {
             all.extend(self.scan(&[]));
         }

@@ -20,7 +20,6 @@ use crate::daemon::array::running::{Limits, Start};
 use crate::daemon::events::Happened;
 use crate::daemon::service::{Service, outcome};
 use crate::daemon::state::Dir;
-use crate::drives::find;
 use crate::drives::find::{FoundArray, Readiness};
 use crate::settings::words::parse_name;
 
@@ -110,7 +109,7 @@ impl Service {
         let (uuid, old, found) = match &serving {
             Some(running) => (running.uuid, running.name(), None),
             None => {
-                let found = find::pick(all.clone(), name)?;
+                let found = self.pick(all.clone(), name)?;
                 (found.uuid, found.name().clone(), Some(found))
             }
         };

@@ -20,7 +20,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use serde::{Deserialize, Serialize};
 use strake_format::{ArrayName, ArrayUuid};
 
@@ -34,6 +34,10 @@ use crate::settings::placement::PlacementRecord;
 
 /// A file with such a name is written no more after so long.
 const LEFT_AFTER: Duration = Duration::from_secs(600);
+/// A turn to change a file is waited for so long.
+const TURN_PATIENCE: Duration = Duration::from_secs(10);
+/// A daemon that is just dying lets go of its folder within so long.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The folder of one daemon.
 #[derive(Clone, Debug)]
@@ -280,11 +284,11 @@ impl Dir {
         self.here.join("lock")
     }
 
-    /// Takes the lock; a daemon that is just dying gets two seconds to let go.
+    /// Takes the lock of the folder.
     pub(crate) fn lock(&self) -> Result<DirLock, Failure> {
         let path = self.lock_file();
         // A FIFO would be waited for.
-        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::options()
             .create(true)
             .truncate(false)
@@ -292,18 +296,9 @@ impl Dir {
             .custom_flags(flags.bits() as i32)
             .open(&path)
             .map_err(|e| Failure::io(path.display(), &e))?;
-        let give_up = Instant::now() + Duration::from_secs(2);
-        loop {
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => break,
-                Err(_) if Instant::now() < give_up => {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                Err(_) => {
-                    let found = format!("another daemon serves {}", self.here.display());
-                    return Err(Failure::new(Code::DaemonRunning, found));
-                }
-            }
+        if !locked_within(&file, LOCK_PATIENCE) {
+            let found = format!("another daemon serves {}", self.here.display());
+            return Err(Failure::new(Code::DaemonRunning, found));
         }
         self.remove_leftovers();
         Ok(DirLock { file })
@@ -316,16 +311,30 @@ impl Dir {
     }
     /// Remembers paths.
     pub(crate) fn remember_files(&self, paths: &[PathBuf]) -> io::Result<()> {
-        let mut known = self.known_files();
-        let before = known.len();
-        for path in paths {
-            if !known.contains(path) {
-                known.push(path.clone());
-            }
-        }
-        if known.len() == before {
+        let new = |known: &[PathBuf]| {
+            let unknown = |path: &&PathBuf| !known.contains(path);
+            paths.iter().filter(unknown).cloned().collect::<Vec<_>>()
+        };
+        if new(&self.known_files()).is_empty() {
             return Ok(());
         }
+        self.change_known(|known| known.extend(new(known)))
+    }
+    /// Changes the paths that are known. Commands without a daemon run beside each other, and
+    /// beside a daemon: one at a time reads what the other has written.
+    fn change_known(&self, change: impl FnOnce(&mut Vec<PathBuf>)) -> io::Result<()> {
+        let turn = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
+            .open(self.here.join("known-files.lock"))?;
+        // A process that was stopped in its turn holds up no other for good.
+        if !locked_within(&turn, TURN_PATIENCE) {
+            tracing::warn!("another process holds known-files.lock: it is not waited for");
+        }
+        let mut known = self.known_files();
+        change(&mut known);
         self.replace(Path::new("known-files.json"), &known)
     }
     /// Remembers the members of an array that was made; a note where that fails, and files are
@@ -351,9 +360,7 @@ impl Dir {
     }
     /// Forgets paths.
     pub(crate) fn forget_files(&self, paths: &[PathBuf]) -> io::Result<()> {
-        let mut known = self.known_files();
-        known.retain(|path| !paths.contains(path));
-        self.replace(Path::new("known-files.json"), &known)
+        self.change_known(|known| known.retain(|path| !paths.contains(path)))
     }
 
     fn record_name(uuid: ArrayUuid) -> PathBuf {
@@ -496,6 +503,18 @@ impl Dir {
     }
 }
 
+/// Takes a lock, unless another process holds it for so long.
+fn locked_within(file: &File, patience: Duration) -> bool {
+    let give_up = Instant::now() + patience;
+    loop {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return true,
+            Err(_) if Instant::now() < give_up => std::thread::sleep(Duration::from_millis(20)),
+            Err(_) => return false,
+        }
+    }
+}
+
 /// Puts a value in place of another, whole or not at all.
 pub(super) fn replace<T: Serialize>(target: &Path, value: &T) -> io::Result<()> {
     replace_bytes(target, &serde_json::to_vec(value)?)
@@ -538,6 +557,28 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn paths_that_are_remembered_at_once_are_all_known() {
+        let temporary = tempfile::tempdir().expect("temporary folder");
+        let dir = Dir::at(temporary.path());
+        dir.make().expect("folders");
+        let paths: Vec<PathBuf> = (0..12).map(|n| PathBuf::from(format!("/{n}"))).collect();
+        std::thread::scope(|scope| {
+            for some in paths.chunks(3) {
+                let dir = &dir;
+                scope.spawn(move || {
+                    for path in some {
+                        let path = std::slice::from_ref(path);
+                        dir.remember_files(path).expect("write");
+                    }
+                });
+            }
+        });
+        let mut known = dir.known_files();
+        known.sort_by_key(|path| path.to_str().and_then(|p| p[1..].parse::<u32>().ok()));
+        assert_eq!(known, paths);
+    }
 
     #[test]
     fn what_is_remembered_is_read_back_and_forgotten() {

@@ -85,8 +85,11 @@ pub(crate) fn refused(array: &ArrayJson, unread: &[PathBuf]) -> Failure {
 }
 
 /// It is not known whether an array is missing.
-fn silent(name: &ArrayName, unread: &[PathBuf]) -> Failure {
-    let found = format!("members of {name} may be on {}", unread_text(unread));
+fn silent(name: &str, unread: &[PathBuf]) -> Failure {
+    let found = format!(
+        "no member of {name} was found; some may be on {}",
+        unread_text(unread)
+    );
     let cure = "look at the kernel log; mend these devices, or remove them from the machine \
                 (echo 1 > /sys/block/NAME/device/delete), and try again";
     Failure::new(Code::DeviceSilent, found).cure(cure.to_owned())
@@ -178,7 +181,7 @@ impl Dir {
             });
         };
         if !unread.is_empty() {
-            return Err(silent(&missing.name, unread));
+            return Err(silent(missing.name.as_str(), unread));
         }
         let name = missing.name.to_string();
         left::delete_unused(self, missing.uuid, &name, Before::Forget, dry_run)?;
@@ -267,10 +270,12 @@ impl Service {
         let missing = self.seems_missing().unwrap_or_default();
         let mut missing = missing.iter();
         let is_meant = |one: &&Missing| one.name.as_str() == name || one.uuid.to_string() == name;
-        let meant = missing.find(is_meant).ok_or(not_found)?;
-        match self.unread() {
-            unread if unread.is_empty() => Ok(self.with_alerts(self.of_missing(meant))),
-            unread => Err(silent(&meant.name, &unread)),
+        match (missing.find(is_meant), self.unread()) {
+            (Some(meant), unread) if unread.is_empty() => {
+                Ok(self.with_alerts(self.of_missing(meant)))
+            }
+            (None, unread) if unread.is_empty() => Err(not_found),
+            (_, unread) => Err(silent(name, &unread)),
         }
     }
 
@@ -287,9 +292,10 @@ impl Service {
                 Code::ArrayNotFound => self.seems_missing().unwrap_or_default().into_iter(),
                 _ => return failure,
             };
-            match missing.find(is_meant) {
-                Some(meant) => refused(&self.dir.missing_json(&meant), &self.unread()),
-                None => failure,
+            match (missing.find(is_meant), self.unread()) {
+                (Some(meant), unread) => refused(&self.dir.missing_json(&meant), &unread),
+                (None, unread) if unread.is_empty() => failure,
+                (None, unread) => silent(name, &unread),
             }
         })
     }
