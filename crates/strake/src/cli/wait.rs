@@ -42,8 +42,9 @@ pub(crate) struct Wait<'a> {
     since: u64,
 }
 
-/// What the newest event of a job says.
+/// What the newest event of a job says. Of one that started its end follows, seen or not.
 enum Told {
+    Started,
     Finished,
     Stopped(Option<String>),
 }
@@ -267,11 +268,11 @@ impl<'a> Wait<'a> {
             }
             (Some(Told::Stopped(why)), _) => End::new(array, "stopped", why),
             (None, lacks) if kind == "rebuild" => End::new(array, "not_begun", lacks),
-            (None, _) if leaves_event => {
+            (told, _) if leaves_event || told.is_some() => {
                 let reason = Some("no event says what became of it".to_owned());
                 End::new(array, "stopped", reason)
             }
-            (None, _) => End::new(array, "done", None),
+            _ => End::new(array, "done", None),
         })
     }
 
@@ -284,6 +285,7 @@ impl<'a> Wait<'a> {
             let told = own.filter_map(|event| {
                 let (cause, effect) = (event.cause.as_deref(), event.effect.as_deref());
                 match event.event.as_str() {
+                    "job_started" if cause == Some(kind) => Some(Told::Started),
                     "job_finished" if cause == Some(kind) => Some(Told::Finished),
                     "job_stopped" if effect == Some(kind) => {
                         Some(Told::Stopped(cause.map(output::paused_by)))
@@ -292,7 +294,12 @@ impl<'a> Wait<'a> {
                 }
             });
             let told = told.into_iter().next();
-            if told.is_some() || !comes || Instant::now() > give_up {
+            let is_told = match told {
+                None => !comes,
+                Some(Told::Started) => false,
+                Some(Told::Finished | Told::Stopped(_)) => true,
+            };
+            if is_told || Instant::now() > give_up {
                 return Ok(told);
             }
             thread::sleep(PAUSE);
