@@ -288,7 +288,10 @@ mod tests {
     #[test]
     fn samples_are_an_hour_apart_then_a_day_and_end_after_400_days() {
         let (_dir, log) = log();
-        for quarter in 0..410 * 24 * 4 {
+        // Each sample that counts is a file made durable: of most days two are enough.
+        let (early, all) = (407 * 24 * 4, 410 * 24 * 4);
+        let noons = (0..early).step_by(12 * 4);
+        for quarter in noons.chain(early..all) {
             let time = at(0) + Duration::from_secs(quarter * 900);
             log.inner.lock().expect("nobody panics").told.clear();
             log.note(time, &health(u128::from(quarter), None));
