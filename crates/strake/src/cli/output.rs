@@ -333,8 +333,8 @@ fn undecided(a: &ArrayJson) -> String {
         return String::new();
     }
     format!(
-        "  undecided   {} ({}) rebuilt from strips that do not agree: nothing is repaired there, \
-         at byte {}\n",
+        "  undecided   {} ({}) with strips that do not agree: nothing is repaired there, at \
+         byte {}\n",
         size::count(a.undecided_regions as usize, "region"),
         size::bytes(a.undecided_bytes),
         places(&a.undecided)
@@ -836,10 +836,10 @@ pub(crate) fn explain(e: &ExplainJson) -> String {
     }
     if e.undecided {
         text.push_str(
-            "  its region is undecided: strips of it were rebuilt from others that do not agree, \
-             and no scrub repairs anything there\n  strake scrub NAME says at which bytes; write \
-             these stripes anew as a whole (from a backup) and scrub again; where what is read is \
-             right, or a member was rebuilt since, strake scrub NAME accept\n",
+            "  its region is undecided: strips of it do not agree, or were rebuilt from such \
+             strips, and no scrub repairs anything there\n  strake scrub NAME says at which bytes; \
+             write these stripes anew as a whole (from a backup) and scrub again; where what is \
+             read is right, or a member was rebuilt since, strake scrub NAME accept\n",
         );
     }
     let mut table = Table::new(&["KIND", "SLOT", "STATE", "DEVICE", "BYTE ON DEVICE"]);

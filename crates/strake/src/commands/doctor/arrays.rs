@@ -195,7 +195,7 @@ fn blocks(array: &ArrayJson, say: Say<'_>) {
         say(
             "undecided",
             Severity::Critical,
-            format!("{bytes} were rebuilt from strips that do not agree"),
+            format!("{bytes} have strips that do not agree"),
             format!("strake explain {name} LBA says what to do about one of these blocks"),
         );
     }
