@@ -723,16 +723,10 @@ pub(crate) fn scan(all: &[ScanJson]) -> String {
                 device.epoch.to_string(),
             ]);
         }
-        text.push_str(&table.text(2));
-        for device in &array.devices {
-            if let Some(problem) = &device.problem {
-                text.push_str(&format!("  set aside: {problem}\n"));
-            }
-            if !device.also.is_empty() {
-                let also = device.also.join(", ");
-                text.push_str(&format!("  {} is also {also}\n", device.device));
-            }
+        if !array.devices.is_empty() {
+            text.push_str(&table.text(2));
         }
+        text.push_str(&stopped::beside(array));
     }
     text
 }
