@@ -576,6 +576,7 @@ export interface ScanArray {
   members_found: number;
   moving: Moving | null;
   name: string;
+  overwritten: ScanOverwritten[];
   reason: string | null;
   spares: number;
   spares_found: number;
@@ -587,10 +588,17 @@ export interface ScanDevice {
   also: string[];
   device: string;
   epoch: number;
+  held: string | null;
   problem: string | null;
   slot: number | null;
   state: string;
   uuid: string;
+}
+
+export interface ScanOverwritten {
+  device: string;
+  holds: string;
+  slot: number;
 }
 
 export interface Scrub {

@@ -245,6 +245,8 @@ canaries! {
     RestAsItLies = "rest-as-it-lies",
     /// A resync changes parity beside records of writes that took it for true.
     ResyncOutdates = "resync-outdates",
+    /// A resync computes parity anew where strips of an undecided region do not agree.
+    ResyncDecides = "resync-decides",
     /// A region is called decided before its parity is durable.
     DecidedEarly = "decided-early",
     /// What is computed from strips that do not agree is written in a region that is decided.

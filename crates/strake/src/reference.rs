@@ -289,7 +289,7 @@ fn meaning(exit: Exit) -> &'static str {
         Exit::Degraded => "done, but the array is degraded",
         Exit::ArrayFailed => "the array has failed",
         Exit::Stopped => "the array is stopped and can be started",
-        Exit::TooFew => "the array is stopped, and too few members were found",
+        Exit::TooFew => "the array is stopped: too few members, or some that contradict others",
         Exit::Unknown => "no daemon answers, and another process holds members",
         Exit::Found => {
             "`--wait`: a scrub left what it found, or halted there; `doctor`: it found something \

@@ -82,11 +82,16 @@ impl Array {
     /// Every slot that data is in has a member in sync and nothing else, and parity is trusted
     /// everywhere.
     pub(crate) fn in_order(&self) -> bool {
+        self.in_place() && !self.map.syncing()
+    }
+
+    /// Every slot that data is in has a member in sync and nothing else.
+    pub(crate) fn in_place(&self) -> bool {
         let alone = |s: &SlotUse| s.incoming().is_none() && s.outgoing().is_none();
         // Data may have left some slots: the array does not wait for members of these.
         let going = self.going();
         let whole =
             |(at, s): (usize, &SlotUse)| (s.current().is_some() || going.contains(&at)) && alone(s);
-        self.table.slots().iter().enumerate().all(whole) && !self.map.syncing()
+        self.table.slots().iter().enumerate().all(whole)
     }
 }

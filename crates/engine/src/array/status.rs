@@ -61,11 +61,18 @@ impl Array {
             regions: self.map.counts(&self.geometry),
             unreadable: self.unreadable.bytes(&self.geometry),
             map_had: self.map.whole_at(),
-            undecided: self.map.undecided().collect(),
+            undecided: self.undecided(),
             members,
             jobs: self.jobs_shown(),
             spares_elsewhere: self.elsewhere,
         }
+    }
+
+    /// Regions of which it is known that they are undecided.
+    fn undecided(&self) -> Vec<RegionNo> {
+        let all = self.map.undecided();
+        all.filter(|&region| !self.is_to_be_compared(region))
+            .collect()
     }
 
     fn member_status(

@@ -132,13 +132,15 @@ pub enum EventKind {
         /// Bytes of each strip.
         len: u64,
     },
-    /// A rebuild built strips in this region from others that do not agree, and cannot say which
-    /// are wrong: nothing is repaired there until that is decided.
+    /// Strips in this region do not agree: nothing is repaired there until it is decided which are
+    /// right.
     Undecided {
         /// First byte of the block device in the region.
         offset: u64,
         /// Bytes.
         len: u64,
+        /// Others were built from them. If not, a resync found it, and left them as they are.
+        built: bool,
     },
     /// The region is undecided no more.
     Decided {

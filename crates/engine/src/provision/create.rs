@@ -301,16 +301,16 @@ pub fn plan(spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
         Init::AssumeClean => RegionState::Clean,
         Init::Sync => RegionState::NeedSync,
     };
-    let states = |layout: &Layout, page| vec![state; layout.regions_in_page(page)];
+    let states = |layout: &Layout, page| vec![(state, false); layout.regions_in_page(page)];
     Ok(CreatePlan::of(superblocks, states, &[]))
 }
 
 impl CreatePlan {
     /// What is to be written for these superblocks.
-    /// `states` tells those of the regions of a page.
+    /// `states` tells those of the regions of a page, and which of them are undecided.
     pub(crate) fn of(
         superblocks: Vec<Superblock>,
-        states: impl Fn(&Layout, u32) -> Vec<RegionState>,
+        states: impl Fn(&Layout, u32) -> Vec<(RegionState, bool)>,
         unreadable: &[Range<u64>],
     ) -> CreatePlan {
         CreatePlan {
@@ -636,7 +636,7 @@ fn layout(
 /// a member without a whole superblock is no member.
 fn member_writes(
     sb: &Superblock,
-    states: &impl Fn(&Layout, u32) -> Vec<RegionState>,
+    states: &impl Fn(&Layout, u32) -> Vec<(RegionState, bool)>,
     unreadable: &[Range<u64>],
 ) -> Vec<(u64, Vec<u8>)> {
     // What lay at the head (a boot sector, a partition table, a file system) is no more.
@@ -645,15 +645,17 @@ fn member_writes(
         // The other place may hold a page of an array that was here before; it names that array.
         let sequence = 1;
         let offset = region_map::place(&sb.layout, page, sequence);
+        let states = states(&sb.layout, page);
+        let undecided = (0..).zip(&states).filter(|(_, (_, undecided))| *undecided);
         let image = MapPage {
             array: sb.array,
             member: sb.member,
             page,
             epoch: sb.epoch,
             sequence,
-            states: states(&sb.layout, page),
+            undecided: undecided.map(|(at, _)| at).collect(),
+            states: states.into_iter().map(|(state, _)| state).collect(),
             behind: Vec::new(),
-            undecided: Vec::new(),
             whole_at: 0,
         };
         writes.push((offset, image.encode(offset).to_vec()));

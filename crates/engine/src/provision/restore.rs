@@ -3,10 +3,12 @@
 //!
 //! It becomes a new array, with an identity of its own, in the places of the old one: nothing that
 //! the old one left (a member that was away, a page of a map, a record in a log) is believed ever
-//! again. What regions hold is taken as it lies there: they are NeedSync, so parity is made true
-//! from data. Regions that are certain to be Unwritten stay so, and blocks that were lost stay
-//! lost. What had a record in the log and nothing else is lost: blocks of writes that were under
-//! way when the array last stopped without a word, and were never answered.
+//! again. Parity is trusted nowhere (NeedSync). Where writes may have been under way it is computed
+//! from data. Where the map said Clean, or says nothing, strips should agree: there the resync only
+//! compares (the region is undecided), for a device that is not the member, or is older, must not
+//! become the truth. Regions that are certain to be Unwritten stay so, and blocks that were lost
+//! stay lost. What had a record in the log and nothing else is lost: blocks of writes that were
+//! under way when the array last stopped without a word, and were never answered.
 //!
 //! Invariants: every slot has its member, for parity that may be untrue brings back no member; data
 //! is not written. Deliberately absent: telling which device was in which slot, and whether all of
@@ -50,10 +52,15 @@ impl Told {
         }
         // Of members that differ (the array stopped while it wrote the page) neither is certain.
         let states = &mut self.pages[at];
+        let mut told = newer.states.clone();
+        for &at in &newer.undecided {
+            // Nobody has decided it since: as where parity should be true.
+            told[usize::from(at)] = RegionState::Clean;
+        }
         match states {
-            None => *states = Some(newer.states.clone()),
+            None => *states = Some(told),
             Some(other) => {
-                for (state, own) in other.iter_mut().zip(&newer.states) {
+                for (state, own) in other.iter_mut().zip(&told) {
                     if *state != *own {
                         *state = RegionState::NeedSync;
                     }
@@ -62,19 +69,19 @@ impl Told {
         }
     }
 
-    /// What becomes of the regions of a page: Unwritten if that is certain.
-    fn states(&self, layout: &Layout, page: u32) -> Vec<RegionState> {
+    /// What becomes of the regions of a page: Unwritten if that is certain. And whether strips of a
+    /// region have to agree.
+    fn states(&self, layout: &Layout, page: u32) -> Vec<(RegionState, bool)> {
         let count = layout.regions_in_page(page);
         let known = self.pages.get(page as usize).cloned().flatten();
         let known = known.filter(|states| states.len() == count);
+        let known = known.unwrap_or_else(|| vec![RegionState::Clean; count]);
         let state = |state| match state {
-            RegionState::Unwritten => RegionState::Unwritten,
-            _ => RegionState::NeedSync,
+            RegionState::Unwritten => (RegionState::Unwritten, false),
+            RegionState::Clean => (RegionState::NeedSync, true),
+            RegionState::Dirty | RegionState::NeedSync => (RegionState::NeedSync, false),
         };
-        match known {
-            Some(states) => states.into_iter().map(state).collect(),
-            None => vec![RegionState::NeedSync; count],
-        }
+        known.into_iter().map(state).collect()
     }
 
     /// Lost blocks of an array of so many, in order and apart.
@@ -154,16 +161,26 @@ pub enum RestoreError {
 /// # Errors
 /// The first thing that does not fit.
 pub fn plan(spec: &RestoreSpec) -> Result<CreatePlan, RestoreError> {
-    let superblocks = superblocks(spec)?;
+    let mut superblocks = superblocks(spec)?;
     let first = &superblocks[0];
+    let geometry = Geometry::of(first);
     let lost = spec
         .told
-        .lost(Geometry::of(first).size() / u64::from(first.block_bytes));
+        .lost(geometry.size() / u64::from(first.block_bytes));
     if lost.len() > unreadable::capacity(first.layout.unreadable_bytes) {
         let ranges = lost.len();
         return Err(RestoreError::ListFull { ranges });
     }
-    let states = |layout: &Layout, page| spec.told.states(layout, page);
+    let redundant = geometry.m > 0;
+    for sb in &mut superblocks {
+        (sb.undecided, sb.witnessed) = (redundant, redundant);
+    }
+    let states = |layout: &Layout, page| {
+        let states = spec.told.states(layout, page).into_iter();
+        states
+            .map(|(state, agrees)| (state, agrees && redundant))
+            .collect()
+    };
     Ok(CreatePlan::of(superblocks, states, &lost))
 }
 

@@ -14,6 +14,7 @@ mod canaries;
 mod joins;
 mod lists;
 mod records;
+mod restored;
 mod sectors;
 
 use strake_engine::create::Init;
@@ -96,6 +97,8 @@ pub enum Course {
     Unclear,
     /// A write takes parity for true that is not, and a resync mends it beside the write's record.
     Outdated,
+    /// Strips do not agree, and the array is made again from what was known of it.
+    Restored,
 }
 
 /// One seed in so many is a course that is drawn apart from the others.
@@ -110,10 +113,11 @@ const UNCLEAR_ONE_IN: u64 = 300;
 /// Beside its weight.
 const FULL_LIST_ONE_IN: u64 = 300;
 const OUTDATED_ONE_IN: u64 = 300;
+const RESTORED_ONE_IN: u64 = 300;
 
 /// All courses, with their names on the command line and their weights: some are dear, thousands of
 /// events, or many starts. Those without a weight are drawn apart.
-const COURSES: [(Course, &str, u32); 26] = [
+const COURSES: [(Course, &str, u32); 27] = [
     (Course::FailedFlush, "failed-flush", 7),
     (Course::Listed, "listed", 9),
     (Course::FullList, "full-list", 1),
@@ -140,6 +144,7 @@ const COURSES: [(Course, &str, u32); 26] = [
     (Course::Unchanged, "unchanged", 0),
     (Course::Unclear, "unclear", 0),
     (Course::Outdated, "outdated", 0),
+    (Course::Restored, "restored", 0),
 ];
 
 impl Course {
@@ -161,6 +166,7 @@ impl Course {
             (Course::Unclear, 37, UNCLEAR_ONE_IN),
             (Course::FullList, 38, FULL_LIST_ONE_IN),
             (Course::Outdated, 39, OUTDATED_ONE_IN),
+            (Course::Restored, 40, RESTORED_ONE_IN),
         ];
         let is_drawn = |salt: u64, one_in| Prng::new(seed ^ salt, Purpose::Focus).one_in(one_in);
         let mut apart = apart
@@ -238,6 +244,10 @@ impl Course {
                 .policy(WriteHole::Resync)
                 .clean_after_ms(LONG_MS)
                 .shards(2),
+            Course::Restored => {
+                let policy = rng.pick(&[WriteHole::Closed, WriteHole::Resync]);
+                any(rng, &[("1", 2), ("5", 4), ("6", 5), ("10", 4), ("50", 6)]).policy(policy)
+            }
             Course::LiveImage => any(rng, &[("5", 4), ("6", 5), ("1", 3), ("10", 4)]),
             Course::Accepted => any(rng, &[("6", 6), ("6", 5)]),
             Course::Unread => any(rng, &[("5", 4), ("5", 5), ("50", 8)]),
@@ -284,6 +294,7 @@ impl Course {
             Course::MendedInQuiet => records::mended_in_quiet(array, rng),
             Course::RotsBeside => records::rots_beside(array, rng),
             Course::Outdated => records::outdated(array, rng),
+            Course::Restored => restored::restored(array, rng),
             Course::LiveImage => live_image(array, rng),
             Course::Accepted => accepted(array, rng),
             Course::BadSector => sectors::rots_beside_a_bad_one(array, rng),

@@ -67,7 +67,7 @@ pub(crate) struct ArrayJson {
     pub(crate) unreadable_bytes: u64,
     /// Where, in order.
     pub(crate) unreadable: Vec<RangeJson>,
-    /// Regions that were rebuilt from strips that do not agree: nothing is repaired there.
+    /// Regions with strips that do not agree: nothing is repaired there.
     #[serde(default)]
     pub(crate) undecided_regions: u64,
     #[serde(default)]

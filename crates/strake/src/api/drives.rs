@@ -110,6 +110,19 @@ pub(crate) struct ScanJson {
     #[serde(default)]
     pub(crate) moving: Option<MovingJson>,
     pub(crate) devices: Vec<ScanDeviceJson>,
+    /// Devices that had a slot of it when it was served here last, and carry no member of it now.
+    #[serde(default)]
+    pub(crate) overwritten: Vec<ScanOverwrittenJson>,
+}
+
+/// What lies where a member was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ScanOverwritten")]
+pub(crate) struct ScanOverwrittenJson {
+    pub(crate) slot: u8,
+    pub(crate) device: String,
+    /// What it holds.
+    pub(crate) holds: String,
 }
 
 /// A device of an array found.
@@ -125,6 +138,9 @@ pub(crate) struct ScanDeviceJson {
     /// Why it is set aside.
     #[serde(default)]
     pub(crate) problem: Option<String>,
+    /// What holds it, where that is another process.
+    #[serde(default)]
+    pub(crate) held: Option<String>,
     /// Other names of the same drive.
     #[serde(default)]
     pub(crate) also: Vec<String>,

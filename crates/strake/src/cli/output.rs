@@ -333,8 +333,8 @@ fn undecided(a: &ArrayJson) -> String {
         return String::new();
     }
     format!(
-        "  undecided   {} ({}) rebuilt from strips that do not agree: nothing is repaired there, \
-         at byte {}\n",
+        "  undecided   {} ({}) with strips that do not agree: nothing is repaired there, at \
+         byte {}\n",
         size::count(a.undecided_regions as usize, "region"),
         size::bytes(a.undecided_bytes),
         places(&a.undecided)
@@ -723,16 +723,10 @@ pub(crate) fn scan(all: &[ScanJson]) -> String {
                 device.epoch.to_string(),
             ]);
         }
-        text.push_str(&table.text(2));
-        for device in &array.devices {
-            if let Some(problem) = &device.problem {
-                text.push_str(&format!("  set aside: {problem}\n"));
-            }
-            if !device.also.is_empty() {
-                let also = device.also.join(", ");
-                text.push_str(&format!("  {} is also {also}\n", device.device));
-            }
+        if !array.devices.is_empty() {
+            text.push_str(&table.text(2));
         }
+        text.push_str(&stopped::beside(array));
     }
     text
 }
@@ -836,10 +830,10 @@ pub(crate) fn explain(e: &ExplainJson) -> String {
     }
     if e.undecided {
         text.push_str(
-            "  its region is undecided: strips of it were rebuilt from others that do not agree, \
-             and no scrub repairs anything there\n  strake scrub NAME says at which bytes; write \
-             these stripes anew as a whole (from a backup) and scrub again; where what is read is \
-             right, or a member was rebuilt since, strake scrub NAME accept\n",
+            "  its region is undecided: strips of it do not agree, or were rebuilt from such \
+             strips, and no scrub repairs anything there\n  strake scrub NAME says at which bytes; \
+             write these stripes anew as a whole (from a backup) and scrub again; where what is \
+             read is right, or a member was rebuilt since, strake scrub NAME accept\n",
         );
     }
     let mut table = Table::new(&["KIND", "SLOT", "STATE", "DEVICE", "BYTE ON DEVICE"]);

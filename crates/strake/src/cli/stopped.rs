@@ -1,9 +1,9 @@
-//! Why a stopped array cannot be started, in words.
+//! Why a stopped array cannot be started, in words, and what is found beside its members.
 //!
 //! Invariant: it says what the array as it is shown holds, and nothing else. Deliberately absent:
 //! what a start says that is refused (the daemon).
 
-use crate::api::ArrayJson;
+use crate::api::{ArrayJson, ScanJson};
 use crate::common::errors::Code;
 
 /// In one sentence.
@@ -22,4 +22,28 @@ pub(crate) fn conflict(array: &ArrayJson) -> String {
     let text = array.conflict.as_ref();
     let text = text.map(|why| format!("  {}; {}\n", why.found, why.cure));
     text.unwrap_or_default()
+}
+
+/// What `scan` says of devices that are not used as members, and of other names of those that are.
+pub(crate) fn beside(array: &ScanJson) -> String {
+    let mut text = String::new();
+    for lost in &array.overwritten {
+        text.push_str(&format!(
+            "  slot {} had {}, which is there: {}\n",
+            lost.slot, lost.device, lost.holds
+        ));
+    }
+    for device in &array.devices {
+        if let Some(problem) = &device.problem {
+            text.push_str(&format!("  set aside: {problem}\n"));
+        }
+        if let Some(held) = &device.held {
+            text.push_str(&format!("  held: {held}\n"));
+        }
+        if !device.also.is_empty() {
+            let also = device.also.join(", ");
+            text.push_str(&format!("  {} is also {also}\n", device.device));
+        }
+    }
+    text
 }

@@ -14,12 +14,12 @@ use crate::api::*;
 use crate::cli::args::StartArgs;
 use crate::cli::output;
 use crate::cli::{Context, Ended, confirm_start, done, would_start};
-use crate::common::absolutes;
 use crate::common::errors::{Code, Failure};
 use crate::common::log;
 use crate::common::partly;
 use crate::common::process::EndSignals;
 use crate::common::size;
+use crate::common::{absolute, absolutes};
 use crate::daemon::array::left;
 use crate::daemon::array::left::Before;
 use crate::daemon::array::opening;
@@ -109,8 +109,25 @@ fn silent_text(silent: &[PathBuf]) -> String {
 pub(crate) fn scan_json(context: &Context, devices: &[PathBuf]) -> Vec<ScanJson> {
     let paths = paths(context, devices);
     say_unread(context, &paths);
-    let all = find::scan_json(&find::group(find::members(&paths)), &pool::find(&paths));
-    context.dir.with_destroyed(all)
+    let found = find::group(find::members(&paths));
+    let all = find::scan_json(&found, &pool::find(&paths));
+    // Of some devices alone nobody knows what the others carry.
+    let missing = devices
+        .is_empty()
+        .then(|| context.dir.missing(&found, |_| false));
+    let missing = missing.into_iter().flatten().flatten();
+    let mut all = context
+        .dir
+        .with_known(all, missing.map(|one| (one.name.to_string(), one.uuid)));
+    let is_meant = |one: &ScanOverwrittenJson| {
+        devices.is_empty()
+            || devices
+                .iter()
+                .any(|d| absolute(d).as_os_str() == one.device.as_str())
+    };
+    all.iter_mut()
+        .for_each(|array| array.overwritten.retain(is_meant));
+    all
 }
 
 /// The pools that are found.
@@ -157,10 +174,9 @@ pub(crate) fn shown(context: &Context, found: &FoundArray) -> ArrayJson {
     let array = context.dir.seats(found.uuid).shown(array);
     let array = view::with_placement(array, &context.dir.placement(found.uuid));
     if let Some(held) = held {
-        let (name, path) = (&array.name, held.display());
         context.notes(&[format!(
-            "{name}: {path} is held by another process, such as a daemon with a STRAKE_DIR of its \
-             own"
+            "{}: {}; it is held by another process, such as a daemon with a STRAKE_DIR of its own",
+            array.name, held.found
         )]);
     }
     array

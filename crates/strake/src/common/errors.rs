@@ -37,7 +37,8 @@ pub(crate) enum Exit {
     ArrayFailed = 6,
     /// The array is stopped, and can be started.
     Stopped = 7,
-    /// The array is stopped, and what was found of it does not suffice to start it.
+    /// The array is stopped, and what was found of it does not suffice to start it, or contradicts
+    /// itself.
     TooFew = 8,
     /// Without a daemon that answers, it is not known what state the array is in.
     Unknown = 9,

@@ -312,7 +312,7 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
             (
                 "undecided",
                 Critical,
-                "A region was rebuilt from strips that do not agree.",
+                "Strips of a region do not agree; nothing is repaired there.",
             ),
             (
                 "decided",

@@ -498,8 +498,12 @@ impl FoundArray {
             destroyed: None,
             moving: view::moving(sb),
             devices: (0..self.members.len())
-                .map(|i| self.device_json(i))
+                .map(|i| ScanDeviceJson {
+                    held: held(&self.members[i].path).map(|why| why.found),
+                    ..self.device_json(i)
+                })
                 .collect(),
+            overwritten: Vec::new(),
         }
     }
 
@@ -546,6 +550,7 @@ impl FoundArray {
                 (None, Some(why)) => Some(unfit(&member.path, why).found),
                 (None, None) => None,
             },
+            held: None,
             also: member
                 .also
                 .iter()
@@ -557,27 +562,34 @@ impl FoundArray {
     /// As `show` tells an array that does not run here, and a member that another process holds, if
     /// that process may serve the array: then its state is not known. With more than half of its
     /// members free nothing can serve it elsewhere, by the same rule as a start goes by.
-    pub(crate) fn not_served_json(&self) -> (crate::api::ArrayJson, Option<PathBuf>) {
-        let stopped = self.stopped_json();
+    pub(crate) fn not_served_json(&self) -> (crate::api::ArrayJson, Option<Failure>) {
         let (live, believed) = self.believed();
-        let is_held = |m: &&FoundMember| sysfs::is_held(&m.path);
-        let held: Vec<&FoundMember> = self.members.iter().filter(is_held).collect();
-        let is_free = |uuid: &&MemberUuid| {
-            let mut held = held.iter();
-            !held.any(|m| m.image.superblock.member == **uuid)
-        };
-        let free = believed.iter().filter(is_free).count();
-        match held.first() {
-            Some(first) if 2 * free <= live.len() => {
-                let unknown = crate::api::ArrayJson {
-                    state: "unknown".to_owned(),
-                    startable: None,
-                    ..stopped
-                };
-                (unknown, Some(first.path.clone()))
-            }
-            _ => (stopped, None),
+        let mut all = self.members.clone();
+        let mut first = None;
+        for member in &mut all {
+            let Some(why) = held(&member.path) else {
+                continue;
+            };
+            first.get_or_insert(why.clone());
+            member.trouble.get_or_insert(why);
         }
+        if first.is_none() {
+            return (self.stopped_json(), None);
+        }
+        let free = self.members.iter().zip(&all).filter(|(was, now)| {
+            was.trouble == now.trouble && believed.contains(&was.image.superblock.member)
+        });
+        if 2 * free.count() <= live.len() {
+            let unknown = crate::api::ArrayJson {
+                state: "unknown".to_owned(),
+                startable: None,
+                ..self.stopped_json()
+            };
+            return (unknown, first);
+        }
+        // As a start finds it: without them.
+        let rest = group(all).pop().expect("it has members");
+        (rest.stopped_json(), None)
     }
 
     /// The same, of an array that nothing serves.
@@ -621,6 +633,11 @@ impl FoundArray {
             ..told
         }
     }
+}
+
+/// What holds a member, where that is another process.
+fn held(path: &Path) -> Option<Failure> {
+    sysfs::is_held(path).then(|| DeviceError::Busy(path.to_owned()).into())
 }
 
 /// What is wrong with the device of a member that is not what it was.

@@ -61,6 +61,7 @@ impl Pool {
             state: "pool".to_owned(),
             epoch: 0,
             problem: None,
+            held: None,
             also: Vec::new(),
         };
         ScanJson {
@@ -77,6 +78,7 @@ impl Pool {
             reason: None,
             moving: None,
             devices: self.devices.iter().map(device).collect(),
+            overwritten: Vec::new(),
         }
     }
 }

@@ -595,3 +595,137 @@ fn a_create_that_one_device_refuses_names_what_it_may_have_left() {
     rig.run(&[&create[..], &["--force", "--yes", &a, &b, &large]].concat())
         .ok();
 }
+
+/// What `scan` tells, with the daemon and without, and after that as text.
+fn scans(rig: &mut Rig) -> [(Value, String); 2] {
+    let scan = |rig: &Rig| {
+        let text = rig.run_command(rig.command().arg("scan")).ok().out;
+        (rig.run(&["scan"]).ok().json(), text)
+    };
+    let with = scan(rig);
+    rig.stop_daemon();
+    [with, scan(rig)]
+}
+
+/// `scan` left out what `start` and `show` named.
+#[test]
+fn a_scan_names_devices_that_were_members_and_carry_something_else() {
+    for all in [false, true] {
+        let mut rig = Rig::new();
+        let Some(devices) = stopped(&mut rig, "5", 4) else {
+            return;
+        };
+        let lost: Vec<usize> = if all { (0..4).collect() } else { vec![1, 2] };
+        for &slot in &lost {
+            let bytes = fs::metadata(&devices[slot]).expect("a size").len();
+            let file = File::create(&devices[slot]).expect("opened");
+            file.set_len(bytes).expect("sized");
+        }
+        partition(&devices[2]);
+        for (json, text) in scans(&mut rig) {
+            let array = &json[0];
+            assert_eq!(array["name"], "data", "{json}");
+            assert_eq!(array["state"], "incomplete", "{json}");
+            let told = array["overwritten"].as_array().expect("a list");
+            let slots: Vec<u64> = told.iter().filter_map(|one| one["slot"].as_u64()).collect();
+            let expected: Vec<u64> = lost.iter().map(|&slot| slot as u64).collect();
+            assert_eq!(slots, expected, "{json}");
+            for one in told {
+                let slot = one["slot"].as_u64().expect("a slot") as usize;
+                let holds = one["holds"].as_str().expect("it is said");
+                assert_eq!(one["device"], devices[slot].as_str());
+                let expected = if slot == 2 {
+                    "gpt"
+                } else {
+                    "holds no superblock"
+                };
+                assert!(holds.contains(expected), "{holds}");
+                let line = format!("slot {slot} had {}, which is there: {holds}", devices[slot]);
+                assert!(text.contains(&line), "{text}");
+            }
+        }
+    }
+}
+
+/// It was shown in sync, and a start left it out.
+#[test]
+fn a_member_that_another_program_holds_is_told_with_that_program() {
+    let mut rig = Rig::new();
+    let Some(devices) = stopped(&mut rig, "5", 4) else {
+        return;
+    };
+    let file = File::open(&devices[1]).expect("opened");
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).expect("held");
+    let holder = format!("({})", std::process::id());
+    let names = |text: &Value| {
+        let text = text.as_str().expect("it is said");
+        text.contains("locked by") && text.contains(&holder)
+    };
+    for daemon in [true, false] {
+        if !daemon {
+            rig.stop_daemon();
+        }
+        let shown = rig.run(&["show", "data"]);
+        assert_eq!(shown.code, 7, "{shown:?}");
+        let shown = shown.json();
+        assert_eq!(shown["members"][1]["state"], "missing", "{shown}");
+        assert_eq!(shown["members"][2]["state"], "in_sync", "{shown}");
+        assert_eq!(shown["set_aside"][0]["slot"], 1, "{shown}");
+        assert_eq!(shown["set_aside"][0]["code"], "device-busy", "{shown}");
+        assert!(names(&shown["set_aside"][0]["found"]), "{shown}");
+        let scan = rig.run(&["scan"]).ok().json();
+        let devices = scan[0]["devices"].as_array().expect("a list");
+        for device in devices {
+            match device["slot"] == 1 {
+                true => assert!(names(&device["held"]), "{scan}"),
+                false => assert_eq!(device["held"], Value::Null, "{scan}"),
+            }
+        }
+        let text = rig.run_command(rig.command().arg("scan")).ok().out;
+        assert!(
+            text.contains("  held: ") && text.contains(&holder),
+            "{text}"
+        );
+    }
+}
+
+/// Exit statuses: the state of an array is 8, a refusal is 4.
+#[test]
+fn members_that_contradict_each_other_are_told_alike_by_all_commands() {
+    let mut rig = Rig::new();
+    let Some(devices) = stopped(&mut rig, "1", 2) else {
+        return;
+    };
+    let backup = rig.path("backup.json");
+    rig.run(&["config", "backup", &backup]).ok();
+    let uuid = rig.show("data")["uuid"]
+        .as_str()
+        .expect("a uuid")
+        .to_owned();
+    let away = rig.path("away");
+    for other in [1, 0] {
+        fs::rename(&devices[other], &away).expect("unplugged");
+        assert_eq!(rig.run(&["start", "data", "--export", "none"]).code, 5);
+        rig.run(&["stop", "data"]).ok();
+        fs::rename(&away, &devices[other]).expect("plugged");
+    }
+    for daemon in [true, false] {
+        if !daemon {
+            rig.stop_daemon();
+        }
+        for args in [&["show", "data"][..], &["show"], &["status"]] {
+            assert_eq!(rig.run(args).code, 8, "{args:?}, daemon {daemon}");
+        }
+        assert_eq!(rig.show("data")["conflict"]["code"], "split-brain");
+        let scan = rig.run(&["scan"]).ok().json();
+        assert_eq!(scan[0]["state"], "conflicting", "{scan}");
+        let foreground: &[&str] = if daemon { &[] } else { &["--foreground"] };
+        let start = [&["start", "data"], foreground].concat();
+        rig.run(&start).refused(4, "split-brain");
+        if daemon {
+            rig.run(&["import", &uuid]).refused(4, "split-brain");
+            rig.run(&["config", "restore", &backup, "--yes"])
+                .refused(4, "split-brain");
+        }
+    }
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::hung::within;
+use crate::life::{rot, stored};
 use crate::rig::{Rig, STRAKE, skipped};
 
 const NBD: &[&str] = &["--export", "nbd"];
@@ -717,5 +718,58 @@ fn a_backup_is_read_from_a_pipe_also_where_its_writer_is_slow() {
         command.args(["-c", &script, STRAKE, &file]);
         let run = rig.run_command(command.env("STRAKE_DIR", rig.dir()));
         assert_eq!(run.ok().json()["arrays"][0]["name"], "data");
+    }
+}
+
+/// The resync of the restored array computed parity from the data: what did not agree was gone, and
+/// so was every sign of it.
+#[test]
+fn what_does_not_agree_after_a_restore_is_said_and_left_until_a_person_decides() {
+    for (level, members, head) in [("5", 4, HEAD), ("6", 5, HEAD_AND_MAP), ("1", 2, HEAD)] {
+        let mut rig = Rig::new();
+        let Some((devices, file)) = backed_up(&mut rig, level, members) else {
+            return;
+        };
+        let place = rig.run(&["explain", "data", "0"]).ok().json();
+        let parity = &place["redundancy"][0];
+        rot(parity);
+        let before = stored(parity);
+        devices.iter().for_each(|device| destroy(device, head));
+        let slots: Vec<String> = (0..)
+            .zip(&devices)
+            .map(|(n, d): (u32, _)| format!("{n}={d}"))
+            .collect();
+        let mut restore = vec!["config", "restore", file.as_str(), "--yes"];
+        if head == HEAD_AND_MAP {
+            restore.extend(slots.iter().flat_map(|slot| ["--slot", slot]));
+        }
+        rig.run(&restore).ok();
+        rig.until("it is compared", || {
+            rig.show("data")["undecided_regions"] == 1
+        });
+        rig.until("the resync goes no further", || {
+            let job = rig.show("data")["jobs"][0].clone();
+            job["paused_by"] == "inconsistent"
+        });
+        assert!(stored(parity) == before, "{level}: it was written over");
+        let events = rig.events();
+        let called = |event: &str| events.iter().filter(|e| e["event"] == event).count();
+        assert_eq!(called("undecided"), 1, "{level}: {events:?}");
+        let named = if level == "6" {
+            "mismatch"
+        } else {
+            "inconsistent"
+        };
+        assert_eq!(called(named), 1, "{level}: {events:?}");
+        rig.qemu_io("data", CONTENT);
+        rig.run(&["scrub", "data", "accept", "--yes", "--wait"])
+            .ok();
+        assert_eq!(rig.show("data")["undecided_regions"], 0);
+        assert!(
+            stored(parity) != before,
+            "{level}: it was not computed anew"
+        );
+        rig.run(&["fail", "data", "0"]).ok();
+        rig.qemu_io("data", CONTENT);
     }
 }

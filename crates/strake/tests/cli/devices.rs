@@ -526,3 +526,43 @@ fn another_drive_that_has_the_name_of_one_that_failed_is_not_located_for_it() {
         );
     }
 }
+
+/// Partitions of a loop device are told apart by the kernel, and lie on one drive.
+#[test]
+fn two_members_on_partitions_of_one_drive_are_noted() {
+    let rig = Rig::new();
+    let file = rig.file("drive", 192 << 20);
+    let Some(drive) = Loop::over(&file, &[]) else {
+        return;
+    };
+    let name = drive.device.trim_start_matches("/dev/");
+    let mut parts = Vec::new();
+    for (number, start) in [("1", "2048"), ("2", "184320")] {
+        let part = rig.path(&format!("part{number}"));
+        let numbers = std::fs::read_to_string(format!("/sys/block/{name}/{name}p{number}/dev"));
+        let numbers = numbers.or_else(|_| {
+            run_ok("addpart", &[&drive.device, number, start, "163840"]);
+            std::fs::read_to_string(format!("/sys/block/{name}/{name}p{number}/dev"))
+        });
+        let Ok(numbers) = numbers else {
+            return skipped("this kernel gives loop devices no partitions");
+        };
+        let (major, minor) = numbers.trim().split_once(':').expect("a device number");
+        assert!(run_ok("mknod", &[&part, "b", major, minor]));
+        parts.push(part);
+    }
+    let create = [
+        "create",
+        "parts",
+        "--level",
+        "1",
+        "--dry-run",
+        &parts[0],
+        &parts[1],
+    ];
+    let made = rig.run(&create).ok().json();
+    let note = format!("{} and {} lie on one drive", parts[0], parts[1]);
+    assert!(made["notes"].to_string().contains(&note), "{made}");
+    run_ok("delpart", &[&drive.device, "1"]);
+    run_ok("delpart", &[&drive.device, "2"]);
+}

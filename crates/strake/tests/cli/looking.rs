@@ -319,3 +319,37 @@ fn a_drive_with_two_names_is_told_once_as_what_it_is_used_for() {
     ];
     assert_eq!(told, expected, "{body}");
 }
+
+#[test]
+fn doctor_names_members_that_other_users_can_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    let mode = |bits| {
+        let mode = std::fs::Permissions::from_mode(bits);
+        std::fs::set_permissions(&devices[1], mode).expect("ours");
+    };
+    let readable = |json: &Value| {
+        let found = json["findings"].as_array().expect("a list").iter();
+        let found: Vec<Value> = found
+            .filter(|f| f["check"] == "readable")
+            .cloned()
+            .collect();
+        found
+    };
+    mode(0o644);
+    let (code, _, json) = findings(&rig);
+    let found = readable(&json);
+    assert_eq!((code, found.len()), (10, 1), "{json}");
+    assert_eq!(found[0]["device"], devices[1].as_str(), "{json}");
+    assert_eq!(found[0]["slot"], 1, "{json}");
+    assert!(
+        found[0]["found"].to_string().contains("mode 0644"),
+        "{json}"
+    );
+    assert_eq!(found[0]["cure"], format!("chmod 600 {}", devices[1]));
+    mode(0o600);
+    assert_eq!(readable(&findings(&rig).2).len(), 0);
+}

@@ -31,7 +31,8 @@ pub(crate) struct Accept {
 impl Array {
     /// May what lies in undecided regions be taken for right?
     pub(crate) fn may_accept(&self) -> Result<(), CommandError> {
-        match (self.map.undecided().next(), self.in_order()) {
+        let ready = self.in_place() && self.waits_for_decision();
+        match (self.map.undecided().next(), ready) {
             (None, _) => Err(CommandError::NothingUndecided),
             (Some(_), false) => Err(CommandError::NotOptimal),
             (Some(_), true) => Ok(()),
@@ -70,7 +71,7 @@ impl Array {
         let Some(job) = self.jobs.accept else {
             return false;
         };
-        if job.epoch != self.sb.epoch || !self.in_order() {
+        if job.epoch != self.sb.epoch || !self.in_place() || !self.waits_for_decision() {
             self.stop_accepting(StopCause::Membership);
             return false;
         }
@@ -123,6 +124,7 @@ impl Array {
             return;
         }
         self.decide(region, Decision::Accepted);
+        self.region_synced(region);
         self.write_pages();
     }
 

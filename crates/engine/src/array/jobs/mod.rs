@@ -16,13 +16,13 @@ mod scrub;
 pub(crate) mod throttle;
 pub(crate) mod zeroing;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use strake_format::*;
 
 use crate::array::jobs::accept::Accept;
 use crate::array::jobs::checkpoint::Checkpoint;
-use crate::array::jobs::scrub::Scrub;
+use crate::array::jobs::scrub::{FINDINGS_TOLD, Scrub};
 use crate::array::jobs::throttle::{Pace, Rules, depth_max};
 use crate::array::metadata::superblocks::SuperblockWaiter;
 use crate::array::regions::Phase;
@@ -95,11 +95,21 @@ impl Progress {
 #[derive(Clone, Debug, Default)]
 struct Resync {
     progress: Progress,
+    /// Stripes of which parity was computed anew.
+    mended: u64,
     at: Row,
     /// Regions that could not be synced.
-    stuck: Vec<RegionNo>,
+    stuck: BTreeSet<RegionNo>,
+    /// Undecided regions that it has gone through, and that stay undecided.
+    undecided: BTreeSet<RegionNo>,
+    /// It was told that it does not go on with these.
+    halted: bool,
+    /// Stripes of the region at work that do not agree, and are left so.
+    amiss: u64,
     unreadable: u64,
     total: u64,
+    /// Events told of what does not agree.
+    told: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -181,6 +191,11 @@ impl Array {
     }
 
     pub(crate) fn step(&mut self, kind: StepKind, first: Row, end: Row) {
+        self.step_as(kind, kind, first, end);
+    }
+
+    /// A step of one job that does to stripes what another does.
+    fn step_as(&mut self, kind: StepKind, does: StepKind, first: Row, end: Row) {
         self.jobs.step += 1;
         let step = self.jobs.step;
         let waits = self.shards;
@@ -197,7 +212,7 @@ impl Array {
         let depth = self.jobs.pace.depth(self.rules(kind));
         self.out.message_all(&ToShard::Step(Step {
             step,
-            kind,
+            kind: does,
             first,
             end,
             depth,
@@ -358,16 +373,7 @@ impl Array {
         let due: Vec<RegionNo> = self.regions_in(Phase::NeedSync);
         let next = due.iter().copied().find(|r| !stuck(&self.jobs.resync, r));
         let Some(region) = next else {
-            // A region that is being closed to be given back needs none once it is closed.
-            let syncing = self.map.syncing();
-            if let Some(job) = self.jobs.resync.take_if(|_| !syncing) {
-                let inconsistent = job.progress.inconsistent;
-                self.out.event(EventKind::JobFinished {
-                    kind: JobKind::Resync,
-                    inconsistent,
-                    repaired: inconsistent,
-                });
-            }
+            self.resync_rests();
             return false;
         };
         if self.jobs.resync.is_none() {
@@ -387,23 +393,58 @@ impl Array {
         let job = self.jobs.resync.as_mut().expect("made above");
         if !rows.contains(&job.at.0) {
             job.at = Row(rows.start);
-            job.unreadable = 0;
+            (job.amiss, job.unreadable) = (0, 0);
         }
         let skips = canary::hit(Canary::ResyncSkipsRows) && job.at.0 + 1 < rows.end;
         let first = Row(job.at.0 + u64::from(skips));
         let end = self.step_end(StepKind::Resync, first);
-        self.step(StepKind::Resync, first, end);
+        // What does not agree in an undecided region is not made to agree by a resync.
+        let compares = self.map.is_undecided(region) && !canary::hit(Canary::ResyncDecides);
+        let does = match compares {
+            true => StepKind::Scrub(ScrubMode::Check),
+            false => StepKind::Resync,
+        };
+        self.step_as(StepKind::Resync, does, first, end);
         true
+    }
+
+    /// Nothing is left that the resync can do.
+    fn resync_rests(&mut self) {
+        // A region that is being closed to be given back needs none once it is closed.
+        let syncing = self.map.syncing();
+        let Some(job) = &mut self.jobs.resync else {
+            return;
+        };
+        let (inconsistent, repaired) = (job.progress.inconsistent, job.mended);
+        if !syncing {
+            self.jobs.resync = None;
+            self.out.event(EventKind::JobFinished {
+                kind: JobKind::Resync,
+                inconsistent,
+                repaired,
+            });
+        } else if !job.undecided.is_empty() && !std::mem::replace(&mut job.halted, true) {
+            self.out.event(EventKind::JobStopped {
+                kind: JobKind::Resync,
+                cause: StopCause::Inconsistent,
+            });
+        }
     }
 
     fn resync_stepped(&mut self, done: &Running, bytes: u64) {
         let region = self.geometry.region(done.first);
         let region_end = self.geometry.region_rows(region).end;
+        let compared = self.map.is_undecided(region);
+        let (whole, witnessed) = (self.table.whole(), self.sb.witnessed);
         let Some(job) = &mut self.jobs.resync else {
             return;
         };
         job.progress.worked += bytes;
         job.progress.inconsistent += done.outcome.inconsistent;
+        match compared {
+            true => job.amiss += done.outcome.inconsistent,
+            false => job.mended += done.outcome.inconsistent,
+        }
         job.unreadable += done.outcome.unreadable;
         job.at = done.end;
         if done.end.0 < region_end {
@@ -411,16 +452,76 @@ impl Array {
         }
         // The next region starts from its first row.
         job.at = Row(u64::MAX);
-        if job.unreadable > 0 {
-            job.stuck.push(region);
+        let amiss = job.amiss > 0 || (compared && whole && job.unreadable > 0);
+        if amiss {
+            job.stuck.insert(region);
+        } else if job.unreadable > 0 {
+            job.stuck.insert(region);
             let cause = self.why_unreadable();
             self.out.event(EventKind::JobStopped {
                 kind: JobKind::Resync,
                 cause,
             });
         } else {
+            if compared && witnessed {
+                self.agrees(region);
+            }
             self.region_synced(region);
         }
+        if compared && (amiss || !witnessed) {
+            self.stays_undecided(region);
+        }
+    }
+
+    /// The resync went through a region that stays undecided.
+    fn stays_undecided(&mut self, region: RegionNo) {
+        let job = self.jobs.resync.as_mut();
+        if job.is_some_and(|job| job.undecided.insert(region)) && self.may_tell() {
+            self.tell_decision(region, None);
+        }
+    }
+
+    /// Strips of an undecided region agree, and prove something.
+    fn agrees(&mut self, region: RegionNo) {
+        let job = self.jobs.resync.as_mut();
+        match job.is_some_and(|job| job.undecided.remove(&region)) {
+            true => self.decide(region, Decision::Agreed),
+            // Nobody was told of it.
+            false => self.map.set_undecided(region, false),
+        }
+    }
+
+    /// One more event may be told of what the job at work finds.
+    fn may_tell(&mut self) -> bool {
+        let resyncs = self.jobs.running.iter().any(|r| r.kind == StepKind::Resync);
+        let told = match (&mut self.jobs.scrub, &mut self.jobs.resync) {
+            (Some(scrub), _) if !resyncs => &mut scrub.told,
+            (_, Some(resync)) => &mut resync.told,
+            _ => return true,
+        };
+        *told += 1;
+        *told <= FINDINGS_TOLD
+    }
+
+    /// Regions that the resync has yet to go through: what they are is not known before.
+    pub(crate) fn is_to_be_compared(&self, region: RegionNo) -> bool {
+        let done = |job: &Resync| job.undecided.contains(&region);
+        self.map.phase(region).untrusted() && !self.jobs.resync.as_ref().is_some_and(done)
+    }
+
+    /// Undecided regions in which the resync went no further are compared again.
+    pub(crate) fn compare_again(&mut self) {
+        if let Some(job) = &mut self.jobs.resync {
+            job.stuck.retain(|region| !job.undecided.contains(region));
+            job.halted = false;
+        }
+    }
+
+    /// Parity is trusted, or a person has to decide whether it may be.
+    pub(crate) fn waits_for_decision(&self) -> bool {
+        let regions = (0..self.geometry.regions()).map(RegionNo);
+        let mut untrusted = regions.filter(|&r| self.map.phase(r).untrusted());
+        untrusted.all(|r| self.map.is_undecided(r) && !self.is_to_be_compared(r))
     }
 
     fn why_unreadable(&mut self) -> StopCause {
@@ -688,6 +789,7 @@ impl Array {
 
     fn resync_status(&self) -> Option<JobStatus> {
         let job = self.jobs.resync.as_ref()?;
+        let due = self.regions_in(Phase::NeedSync);
         let (held_back, foreground_p99_ns) = self.pace_of(StepKind::Resync);
         Some(JobStatus {
             kind: JobKind::Resync,
@@ -696,11 +798,11 @@ impl Array {
             done_bytes: job.progress.worked.min(job.total),
             total_bytes: job.total,
             rate_bytes_per_s: job.progress.rate(self.out.now()),
-            paused: !job.stuck.is_empty(),
+            paused: !job.stuck.is_empty() && due.iter().all(|r| job.stuck.contains(r)),
             held_back,
             foreground_p99_ns,
             inconsistent: job.progress.inconsistent,
-            repaired: job.progress.inconsistent,
+            repaired: job.mended,
         })
     }
 

@@ -12,8 +12,8 @@ use crate::geometry::StripPart;
 use crate::proto::*;
 use crate::units::*;
 
-/// Of a scrub's findings, so many are told as events; all are counted.
-const FINDINGS_TOLD: u64 = 1000;
+/// Of the findings of a scrub or a resync, so many are told as events; all are counted.
+pub(super) const FINDINGS_TOLD: u64 = 1000;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scrub {
@@ -27,13 +27,14 @@ pub(super) struct Scrub {
     after: u64,
     found: ScrubCounts,
     /// Events told so far.
-    told: u64,
+    pub(super) told: u64,
     /// Nothing was amiss in the region at work, from its first row on.
     agrees: bool,
 }
 
 impl Array {
     pub(crate) fn start_scrub(&mut self, mode: ScrubMode) -> Changed {
+        self.compare_again();
         if let Some(scrub) = self.jobs.scrub.as_mut().filter(|scrub| scrub.mode == mode) {
             if !std::mem::take(&mut scrub.paused) {
                 return Changed::No;
@@ -135,7 +136,11 @@ impl Array {
         let mut row = scrub.at;
         while row.0 < self.geometry.rows {
             let region = self.geometry.region(row);
-            if self.map.state(region) != RegionState::Unwritten {
+            // Parity that waits for its resync (or for the discard of its region) is not wrong: a
+            // scrub has nothing to say about it.
+            let waits = self.map.phase(region).untrusted()
+                && (!self.map.is_undecided(region) || self.is_to_be_compared(region));
+            if self.map.state(region) != RegionState::Unwritten && !waits {
                 break;
             }
             row = Row(self.geometry.region_rows(region).end);
@@ -154,7 +159,7 @@ impl Array {
     fn note_agreement(&mut self, done: &Running) {
         let region = self.geometry.region(done.first);
         let rows = self.geometry.region_rows(region);
-        let whole = self.in_order();
+        let whole = self.in_place();
         let Some(scrub) = self.jobs.scrub.as_mut().filter(|s| s.after < done.step) else {
             return;
         };
@@ -163,6 +168,7 @@ impl Array {
         let proves = scrub.agrees && self.sb.witnessed;
         if proves && done.end.0 == rows.end && self.map.is_undecided(region) {
             self.decide(region, Decision::Agreed);
+            self.region_synced(region);
             self.write_pages();
         }
     }
@@ -183,15 +189,11 @@ impl Array {
         self.persist.touch();
     }
 
-    /// One more finding of the scrub at work: told, unless there are too many of them.
+    /// One more finding of the job at work: told, unless there are too many of them.
     fn tell_finding(&mut self, kind: EventKind) {
-        if let Some(scrub) = &mut self.jobs.scrub {
-            scrub.told += 1;
-            if scrub.told > FINDINGS_TOLD {
-                return;
-            }
+        if self.may_tell() {
+            self.out.event(kind);
         }
-        self.out.event(kind);
     }
 
     /// Where a byte of a member lies among what it holds of the array.
@@ -229,7 +231,8 @@ impl Array {
         };
         let within = self.within_data(device, offset);
         let row = Row(within.unwrap_or(0) / self.geometry.strip);
-        if self.map.is_undecided(self.geometry.region(row)) {
+        let region = self.geometry.region(row);
+        if self.map.is_undecided(region) && !self.nothing_was_built(region) {
             // A strip that was built there would be the witness: no member is named.
             let group = slot.0 as usize / self.geometry.width;
             let stripe = self.geometry.stripe(group as u64, row);

@@ -14,7 +14,7 @@
 //! Deliberately absent: how it is found that strips do not agree (`shard::op::resync`,
 //! `shard::op::scrub`).
 
-use strake_format::{RegionState, ScrubMode};
+use strake_format::{Epoch, RegionState, ScrubMode};
 
 use crate::array::regions::Map;
 use crate::array::{Array, Stage};
@@ -162,15 +162,24 @@ impl Array {
     }
 
     /// An event for what of the array lies in the region.
-    fn tell_decision(&mut self, region: RegionNo, decided: Option<Decision>) {
+    pub(crate) fn tell_decision(&mut self, region: RegionNo, decided: Option<Decision>) {
+        let built = !self.map.phase(region).untrusted();
         let parts = self.geometry.region_parts(region);
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
             let (offset, len) = (part.start, part.end - part.start);
             self.out.event(match decided {
-                None => EventKind::Undecided { offset, len },
+                None => EventKind::Undecided { offset, len, built },
                 Some(cause) => EventKind::Decided { offset, len, cause },
             });
         }
+    }
+
+    /// All strips of the region are as they were found when the array was made again: what does not
+    /// agree with the others may be named.
+    pub(crate) fn nothing_was_built(&self, region: RegionNo) -> bool {
+        // With no change of the members no strip was rebuilt; sectors that were are not witnessed.
+        let as_found = self.sb.witnessed && self.sb.epoch == Epoch(1);
+        as_found && self.map.phase(region).untrusted()
     }
 
     /// In a region that is undecided nothing is repaired: what was built there would be the

@@ -151,10 +151,7 @@ impl Shard {
                 continue;
             }
             let gate = &self.gates[self.map.region(stripe)];
-            // Parity that waits for its resync (or for the discard of its region) is not wrong: a
-            // scrub has nothing to say about it.
-            let untrusted = matches!(run.step.kind, StepKind::Scrub(_)) && !gate.trusted();
-            if gate.unwritten() || untrusted {
+            if gate.unwritten() {
                 run.outcome.skipped += 1;
                 continue;
             }

@@ -22,7 +22,12 @@ impl World {
         }
         self.refresh_resyncing();
         let status = self.array().status();
-        !self.expected.resyncing && status.jobs.iter().all(|job| job.paused)
+        // A resync that found what an administrator has to decide goes no further.
+        let decides = || {
+            let resync = |job: &JobStatus| job.kind == JobKind::Resync && job.paused;
+            !status.undecided.is_empty() && status.jobs.iter().any(resync)
+        };
+        (!self.expected.resyncing || decides()) && status.jobs.iter().all(|job| job.paused)
     }
 
     pub(crate) fn finale(&mut self, outcome: LifeOutcome, without: FaultSet) -> SimResult {

@@ -1,5 +1,9 @@
 //! Findings about arrays: their state, spares, scrubs, lists.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
 use crate::api::{ArrayJson, FindingJson, MemberJson, PoolJson, SettingsJson};
 use crate::cli::output;
 use crate::cli::stopped;
@@ -7,6 +11,7 @@ use crate::commands::doctor::Facts;
 use crate::commands::shown_exit;
 use crate::common::errors::Exit;
 use crate::common::events::Severity;
+use crate::common::quoted;
 use crate::common::size;
 use crate::view::stats::StatsJson;
 
@@ -50,7 +55,32 @@ pub(super) fn check(facts: &Facts) -> Vec<FindingJson> {
         }
     }
     found.extend(facts.pools.iter().filter_map(empty_pool));
+    found.extend(facts.arrays.iter().flat_map(readable));
     found
+}
+
+/// Members that are files which other users of the machine may read.
+fn readable(array: &ArrayJson) -> Vec<FindingJson> {
+    let finding = |member: &MemberJson| {
+        let device = member.device.as_ref()?;
+        let path = Path::new(device);
+        let meta = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+        let mode = meta.permissions().mode();
+        (mode & 0o044 != 0).then(|| FindingJson {
+            check: "readable".to_owned(),
+            severity: Severity::Warning,
+            array: Some(array.name.clone()),
+            slot: member.slot,
+            device: Some(device.clone()),
+            found: format!(
+                "it has mode {:04o}: other users of this machine can read the array's data",
+                mode & 0o7777
+            ),
+            cure: format!("chmod 600 {}", quoted(path)),
+        })
+    };
+    let members = array.members.iter().chain(&array.spares);
+    members.filter_map(finding).collect()
 }
 
 /// A pool that arrays count on and that has nothing to give.
@@ -195,7 +225,7 @@ fn blocks(array: &ArrayJson, say: Say<'_>) {
         say(
             "undecided",
             Severity::Critical,
-            format!("{bytes} were rebuilt from strips that do not agree"),
+            format!("{bytes} have strips that do not agree"),
             format!("strake explain {name} LBA says what to do about one of these blocks"),
         );
     }

@@ -738,8 +738,11 @@ fn found_words(kind: &EventKind) -> Words {
             let effect = format!("bytes {from} to {} of each strip, left", from + len);
             ("inconsistent", None, Some(cause), Some(effect))
         }
-        EventKind::Undecided { offset, len } => {
-            let cause = text("rebuilt from strips that do not agree");
+        EventKind::Undecided { offset, len, built } => {
+            let cause = text(match built {
+                true => "rebuilt from strips that do not agree",
+                false => "its strips do not agree, and the resync left them as they are",
+            });
             let effect =
                 format!("nothing is repaired in {len} bytes from offset_bytes {offset} on");
             ("undecided", None, cause, Some(effect))

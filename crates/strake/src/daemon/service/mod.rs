@@ -242,8 +242,11 @@ impl Service {
     }
     /// Arrays and pools, as `scan` tells them.
     pub(crate) fn scan_json(&self) -> Vec<ScanJson> {
-        let all = find::scan_json(&self.scan(&[]), &self.scan_pools());
-        self.dir.with_destroyed(all)
+        let found = self.scan(&[]);
+        let all = find::scan_json(&found, &self.scan_pools());
+        let missing = self.missing_beside(&found).into_iter();
+        self.dir
+            .with_known(all, missing.map(|one| (one.name.to_string(), one.uuid)))
     }
 
     /// The array in service of that name or uuid, if there is one.

@@ -13,11 +13,12 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use strake_format::{ArrayName, ArrayUuid};
 
-use crate::api::{ArrayJson, ScanJson};
+use crate::api::{ArrayJson, ScanDeviceJson, ScanJson, ScanOverwrittenJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::files::{self, read_file};
 use crate::daemon::state;
 use crate::daemon::state::Dir;
+use crate::drives::aside::advice;
 use crate::drives::destroy::Destroyed;
 use crate::drives::find::FoundArray;
 use crate::drives::make::Taken;
@@ -114,12 +115,64 @@ impl Dir {
         Taken { name, left }
     }
 
-    /// Tells of the arrays that are scanned when they were destroyed.
-    pub(crate) fn with_destroyed(&self, mut all: Vec<ScanJson>) -> Vec<ScanJson> {
+    /// Tells of the arrays that are scanned when they were destroyed, and what lies on devices that
+    /// had slots of them. `missing`: known arrays of which no member was found.
+    pub(crate) fn with_known(
+        &self,
+        mut all: Vec<ScanJson>,
+        missing: impl IntoIterator<Item = (String, ArrayUuid)>,
+    ) -> Vec<ScanJson> {
         for array in &mut all {
-            let uuid = array.uuid.parse::<ArrayUuid>().ok();
-            array.destroyed = uuid.and_then(|uuid| self.date_destroyed(uuid));
+            let Ok(uuid) = array.uuid.parse::<ArrayUuid>() else {
+                continue;
+            };
+            array.destroyed = self.date_destroyed(uuid);
+            array.overwritten = self.overwritten(uuid, &array.devices);
+        }
+        for (name, uuid) in missing {
+            let overwritten = self.overwritten(uuid, &[]);
+            if overwritten.is_empty() {
+                continue;
+            }
+            all.push(ScanJson {
+                name,
+                uuid: uuid.to_string(),
+                level: "unknown".to_owned(),
+                members: self.seats(uuid).slots().count() as u8,
+                found: 0,
+                members_found: 0,
+                spares: 0,
+                spares_found: 0,
+                state: "incomplete".to_owned(),
+                reason: Some("no member of it is found".to_owned()),
+                destroyed: None,
+                moving: None,
+                devices: Vec::new(),
+                overwritten,
+            });
         }
         all
+    }
+
+    /// Devices at the paths of members that are not among these.
+    fn overwritten(&self, array: ArrayUuid, found: &[ScanDeviceJson]) -> Vec<ScanOverwrittenJson> {
+        let seats = self.seats(array);
+        let absent = seats
+            .slots()
+            .filter(|slot| !found.iter().any(|device| device.slot == Some(*slot)));
+        let overwritten = absent.filter_map(|slot| {
+            let device = seats.device_of(slot)?;
+            let shown = device.display().to_string();
+            let is_found = |one: &ScanDeviceJson| one.device == shown || one.also.contains(&shown);
+            if found.iter().any(is_found) {
+                return None;
+            }
+            Some(ScanOverwrittenJson {
+                slot,
+                holds: advice::lies_at(device)?,
+                device: shown,
+            })
+        });
+        overwritten.collect()
     }
 }

@@ -10,6 +10,9 @@
 //! got → nobody uses them → metadata, as with `create`. Invariant: nothing is written before all of
 //! that is known.
 //!
+//! That a device holds what its metadata says is not known by then: the engine compares all strips
+//! while the array serves, and makes nothing agree that should.
+//!
 //! Deliberately absent: arrays with members missing (parity that may be untrue brings back
 //! nothing), spares (they are added again by a command), and pools (`pool_backup`).
 
@@ -341,7 +344,7 @@ impl Service {
         self.dir.restored(name);
         self.dir.has_inherited(made);
         let what = match &not_applied {
-            None => "made again: it serves, and its parity is being made true".to_owned(),
+            None => "made again: it serves, and its strips are being compared".to_owned(),
             Some(not_applied) => {
                 format!(
                     "made again: it serves, but its settings are not all as they were: \
