@@ -103,6 +103,21 @@ scenario_hung_drive() {
     dmsetup --noudevsync remove --retry hangs
 }
 
+# What lies under a member shows its superblock as well: at the same place under dm-linear and loop, and at the head
+# under md, which keeps its own superblock at the end.
+scenario_layers() {
+    local flat=/dev/mapper/flat md=/dev/md78 loop n
+    dmsetup --noudevsync create flat --table "0 $(blockdev --getsz "$(drive 0)") linear $(drive 0) 0"
+    mdadm --create "$md" --run --assume-clean --level=5 --raid-devices=3 --metadata=1.0 --bitmap=none \
+        "$(drive 1)" "$(drive 2)" "$(drive 3)" >&2
+    loop=$(losetup --find --show "$(drive 4)")
+    back_and_gone "$flat" "$md" "$loop"
+    losetup --detach "$loop"
+    mdadm --stop "$md" >&2
+    for n in 1 2 3; do mdadm --zero-superblock "$(drive "$n")"; done
+    dmsetup --noudevsync remove --retry flat
+}
+
 # Bits are flipped behind the array's back; a scrub names the drive and makes it true again.
 scenario_rot() {
     local json at mib=12

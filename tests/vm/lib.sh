@@ -314,6 +314,39 @@ sound_without() {
 }
 
 # A small array is whole again before anybody has looked.
+# back_and_gone DEV…: a RAID 5 of these comes back with them after a restart of the daemon, and is nowhere when it
+# is destroyed.
+back_and_gone() {
+    local n members
+    daemon_start
+    strake create data --level 5 --export ublk --yes "$@"
+    wait_for 60 "the device of data" device data
+    known_on "$(device data)"
+    umount_fs
+    strake stop data
+    daemon_stop
+    daemon_start
+    wait_state data optimal 60
+    read -r -a members <<<"$(show data '[.members[].device] | join(" ")')"
+    same "$(numbers "${members[@]}")" "$(numbers "$@")" "the devices of the members"
+    mount_fs "$(device data)"
+    known_is_there
+    umount_fs
+    strake stop data
+    strake destroy data --yes
+    same "$(strake scan --json)" "[]" "what is left"
+    for n in $(seq 0 $((DRIVES - 1))); do
+        "$RUN/strake" examine "$(drive "$n")" >/dev/null 2>&1 && fail "drive $n still carries a member"
+    done
+    for n in "$@"; do
+        "$RUN/strake" examine "$n" >/dev/null 2>&1 && fail "$n still carries a member"
+    done
+    daemon_stop
+}
+
+# Device numbers: a device has several names.
+numbers() { stat --dereference --format=%t:%T "$@" | paste -sd' '; }
+
 degraded_or_said() { state_is data degraded || strake events | grep -qi degraded; }
 
 # ---- the runner ---------------------------------------------------------------------------------------

@@ -52,6 +52,20 @@ scenario_filesystems() {
 # xfs_info counts in blocks; its spacing is its own.
 xfs_line() { printf 'sunit=%-6d swidth=%d' $((STRIP / 4096)) $((WIDTH / 4096)); }
 
+# Members on a thin volume and on a multipath device with one path.
+scenario_thin_multipath() {
+    local n table
+    for n in dm_thin_pool dm_multipath dm_round_robin; do modprobe "$n"; done
+    n=$(blockdev --getsz "$(drive 4)")
+    dmsetup create pool --table "0 $n thin-pool $(drive 3) $(drive 4) 128 0"
+    dmsetup message pool 0 "create_thin 0"
+    dmsetup create thin --table "0 $n thin /dev/mapper/pool 0"
+    table="multipath 0 0 1 1 round-robin 0 1 1 $(drive 0) 1000"
+    dmsetup create paths --table "0 $(blockdev --getsz "$(drive 0)") $table"
+    back_and_gone /dev/mapper/thin /dev/mapper/paths "$(drive 1)"
+    for n in thin pool paths; do dmsetup remove --retry "$n"; done
+}
+
 # udev with the rules of the package; the guest has no package.
 udev_start() {
     mkdir -p /run/udev/rules.d

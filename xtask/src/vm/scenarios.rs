@@ -103,13 +103,17 @@ pub(crate) const BOOTS: [Boot; 16] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 100,
+        usual_s: 160,
         limit_s: 1800,
         ublk_mode: None,
         scenarios: &[
             scenario(
                 "hot-unplug",
                 "a drive is pulled under fio; the spare is rebuilt by itself",
+            ),
+            scenario(
+                "thin-multipath",
+                "members on dm-thin and dm-multipath come back, and destroy wipes them",
             ),
             scenario(
                 "udev",
@@ -248,7 +252,7 @@ pub(crate) const BOOTS: [Boot; 16] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 130,
+        usual_s: 140,
         limit_s: 1800,
         ublk_mode: Some(USER_COPY),
         scenarios: &[
@@ -263,6 +267,11 @@ pub(crate) const BOOTS: [Boot; 16] = [
             scenario(
                 "hung-drive",
                 "a drive does not answer: others are cared for, and it is taken back when it does",
+            ),
+            scenario(
+                "layers",
+                "members on dm-linear, md with its superblock at the end and loop come back, and \
+                 destroy wipes them",
             ),
             scenario(
                 "rot",
