@@ -16,7 +16,9 @@
 //!   stop, and that of a member which is out, to which the first generation is added that says so.
 //!
 //! What is older than its row says is an older image of the member ([`Past`]), and stale, whatever
-//! else is said of it; nor does it witness anything that came after it.
+//! else is said of it; nor does it witness anything that came after it. What a witness has got
+//! since it went on without the holder of a table is not compared with that table: its numbers grow
+//! as those of the holder did.
 //!
 //! Three questions decide about a member, and [`verdict`] is their table:
 //! * What does the authority's table say of it: [`Listed`].
@@ -48,7 +50,7 @@
 //! data or clocks.
 
 use crate::error::{SelectError, SuperblockError};
-use crate::identity::{Generation, Slot};
+use crate::identity::{Epoch, Generation, Slot};
 use crate::layout::Layout;
 use crate::superblock::{
     Known, Replacement, Role, SUPERBLOCK_BYTES, SlotRecord, SlotState, Superblock,
@@ -444,6 +446,26 @@ fn history(old: &Superblock, new: &Superblock) -> History {
     }
 }
 
+/// Whether a witness that now has numbers which no member of `holder`'s history can have ([`Past`])
+/// got them only after it went on without the holder. Its own row of the holder says so: the
+/// witness put the holder out in the epoch in which the two histories parted, and with the
+/// generation that it had until then it was what it was last, by `holder`'s row of it. Its later
+/// numbers are of its own history, and `holder`'s table says nothing of them.
+fn grew_apart(witness: &Superblock, holder: &Superblock) -> bool {
+    let row = |of: &Superblock, member| of.slot_of(member).and_then(|slot| of.slot(slot)).copied();
+    let (Some(out), Some(own)) = (row(witness, holder.member), row(holder, witness.member)) else {
+        return false;
+    };
+    // A gap that does not fit does not say which generation that was.
+    let known = !out.state.is_live() && (1..u8::MAX).contains(&out.known.gap);
+    let before = Epoch(out.since.0.saturating_sub(1));
+    let edition = witness.edition_of(before);
+    let together = edition.is_some() && edition == holder.edition_of(before);
+    let first_without = out.known.heard.0 + u64::from(out.known.gap);
+    let last = Generation(first_without.saturating_sub(1));
+    known && together && (own.known.heard..holder.generation).contains(&last)
+}
+
 /// Whether writes can have been acknowledged under the table of `holder` that `authority`'s history
 /// lacks.
 fn claim(holder: &Superblock, authority: &Superblock, found: &[Superblock]) -> Claim {
@@ -453,7 +475,11 @@ fn claim(holder: &Superblock, authority: &Superblock, found: &[Superblock]) -> C
             .and_then(|slot| holder.slot(slot));
         witness.member != holder.member
             && row.is_some_and(|row| row.state == SlotState::InSync)
-            && past(witness, holder) == Past::Last
+            && match past(witness, holder) {
+                Past::Last => true,
+                Past::Other { .. } => grew_apart(witness, holder),
+                Past::Older { .. } | Past::Unclear { .. } => false,
+            }
             && history(holder, witness) == History::Parted
             && history(witness, authority) == History::Shared
     };

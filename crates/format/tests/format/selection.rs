@@ -510,6 +510,73 @@ fn an_older_epoch_with_as_new_a_generation_is_of_another_past() {
     assert_eq!(past(&own, &table), Past::Last);
 }
 
+/// A has two tables that never took effect, one after the other: the power failed before B had
+/// either. A is away, B goes on alone, and its generation grows to that of A's table, under a lower
+/// epoch. B is a witness by what it had when it put A out.
+#[test]
+fn a_witness_that_went_on_alone_is_one_however_high_its_generation() {
+    let heard = Generation(10);
+    let mut found = three(Level::Raid1);
+    for member in &mut found {
+        member.generation = heard;
+        for row in &mut member.slots {
+            row.known = Known::heard(heard);
+        }
+    }
+    let mut a = change(&found[0], 2, SlotState::Missing);
+    a.slots[2].known = a.slots[2].known.until(a.generation);
+    let once = a.clone();
+    a.generation = a.generation.next();
+    a.advance();
+    let out = |before: &Superblock, of_a: Known| {
+        let mut b = before.clone();
+        let since = b.epoch.next();
+        for (slot, known) in [(0, of_a), (2, Known::heard(heard).until(Generation(11)))] {
+            let row = &mut b.slots[slot];
+            (row.state, row.since, row.known) = (SlotState::Missing, since, known);
+        }
+        b.advance();
+        b.generation = Generation(15);
+        b
+    };
+    let known = Known::heard(Generation(9)).until(Generation(11));
+    let b = out(&found[1], known);
+    assert!(b.epoch < a.epoch && b.generation > a.generation);
+    assert!(matches!(past(&b, &a), Past::Other { .. }));
+    for both in [[a.clone(), b.clone()], [b.clone(), a.clone()]] {
+        let selection = select_array(&both).expect("B went on");
+        let at = both.iter().position(|s| s.member == b.member);
+        let at = at.expect("it was found");
+        assert_eq!(selection.authority, at);
+        assert_eq!(selection.slots, [Stale(1 - at), Believed(at), Absent]);
+    }
+    // One that was older when it put A out is none, nor one that does not say what it was, ...
+    let unknown = [
+        Known::heard(Generation(7)).until(Generation(10)),
+        Known::heard(Generation(9)).until(Generation(8000)),
+        Known::heard(Generation(9)),
+        Known::default(),
+    ];
+    for known in unknown {
+        let refused = select_array(&[a.clone(), out(&found[1], known)]);
+        let parted = matches!(refused, Err(SelectError::SplitBrain { .. }));
+        assert!(parted, "{known:?}: {refused:?}");
+    }
+    // ... or that had as new a generation as A's table in an older epoch when it put A out, ...
+    let known = Known::heard(Generation(9)).until(Generation(13));
+    let refused = select_array(&[a.clone(), out(&found[1], known)]);
+    assert!(matches!(refused, Err(SelectError::SplitBrain { .. })));
+    // ... or in whose history A was still there when it parted from that of A's table.
+    let known = Known::heard(Generation(9)).until(Generation(11));
+    let mut apart = change(&found[1], 2, SlotState::Failed);
+    apart.generation = heard;
+    let apart = out(&apart, known);
+    a.advance();
+    assert!(apart.epoch < a.epoch && apart.edition_of(once.epoch) != a.edition_of(once.epoch));
+    let refused = select_array(&[a, apart]);
+    assert!(matches!(refused, Err(SelectError::SplitBrain { .. })));
+}
+
 /// A member came back after many generations, and was lost again before it was known to have the
 /// superblocks of its return: how far it had come does not fit into its row. It was taken for one
 /// that had served on apart.

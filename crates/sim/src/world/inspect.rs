@@ -196,9 +196,22 @@ impl World {
                 let mut rows = by.slots.iter();
                 rows.any(|row| row.state == SlotState::InSync && row.member == member)
             };
+            // One that was replaced, and takes its slot back because the replacement is lost, is a
+            // newcomer, too, where the table with the replacement was durable. Its own table is
+            // from before, and calls it in sync. An array that starts by this table alone lacks
+            // every member that heard the durable one, and takes a new epoch.
+            let takes_back = |known: &Superblock| {
+                let row = own.slot_of(known.member).and_then(|slot| own.slot(slot));
+                let mut rows = own.slots.iter();
+                let others_heard = rows.any(|row| {
+                    row.state == SlotState::InSync && row.known.heard > known.generation
+                });
+                row.is_some_and(|row| row.since > known.epoch) && others_heard
+            };
             let called = |&drive: &usize| {
                 table(drive).is_some_and(|known| {
-                    in_sync(&own, known.member) && in_sync(&known, known.member)
+                    let both = in_sync(&own, known.member) && in_sync(&known, known.member);
+                    both && !takes_back(&known)
                 })
             };
             let ours = |drive: &usize| !self.pasts.is_strange(*drive);
