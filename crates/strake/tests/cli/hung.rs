@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::config::{HEAD, destroy};
 use crate::manager;
 use crate::rig::{self, Rig, Run, STRAKE};
 
@@ -636,3 +637,75 @@ fn commands_without_a_daemon_end_although_a_device_of_the_machine_hangs_and_name
     let absent = all_within(&rig, 60, &[&["show", "old"]]).remove(0);
     assert!(absent.err.contains("device-silent"), "{absent:?}");
 }
+
+/// All devices were read by the thread of the request, which waited for the one that hangs.
+#[test]
+fn a_restore_passes_devices_that_hang_and_names_them_where_they_may_be_what_is_missing() {
+    if !rig::is_root() {
+        return rig::skipped("only root can freeze a file system");
+    }
+    let mut rig = Rig::new();
+    let (data, other) = (rig.files_called("d", 2), rig.files_called("o", 2));
+    let shelf = rig.file("shelf", 64 << 20);
+    rig.start_daemon();
+    let none = &["--export", "none"];
+    rig.create("data", "1", none, &data).ok();
+    rig.create("other", "1", none, &other).ok();
+    rig.run(&["pool", "create", "p", &shelf]).ok();
+    let file = rig.path("backup.json");
+    rig.run(&["config", "backup", &file]).ok();
+    rig.run(&["stop", "--all"]).ok();
+    for path in data.iter().chain(&other).chain([&shelf]) {
+        destroy(path, HEAD);
+    }
+    let Some(hung) = HungDevice::new(&rig) else {
+        return;
+    };
+    let path = hung.path.as_str();
+    let moved = rig.path("backup-moved.json");
+    let text = std::fs::read_to_string(&file).expect("written");
+    std::fs::write(&moved, text.replace(&shelf, path)).expect("written");
+    let slot = format!("1={path}");
+    let of_it: [&[&str]; 3] = [
+        &[
+            "config",
+            "restore",
+            &file,
+            "data",
+            "--device",
+            path,
+            "--dry-run",
+        ],
+        &["config", "restore", &file, "data", "--slot", &slot, "-y"],
+        &["config", "restore", &moved, "p", "-y"],
+    ];
+    for (run, args) in all_within(&rig, 60, &of_it).into_iter().zip(of_it) {
+        assert!(run.err.contains("device-silent"), "{args:?}: {run:?}");
+        assert!(run.err.contains(path), "{args:?}: {run:?}");
+        assert_eq!(run.code, 4, "{args:?}: {run:?}");
+    }
+    // It is one of the devices that the daemon knows.
+    let known = std::fs::read_to_string(rig.dir().join("known-files.json")).expect("kept");
+    let mut known: Vec<String> = serde_json::from_str(&known).expect("a list");
+    known.push(path.to_owned());
+    let known = serde_json::to_string(&known).expect("text");
+    std::fs::write(rig.dir().join("known-files.json"), known).expect("written");
+    let taken = format!("{}.taken", data[1]);
+    std::fs::rename(&data[1], &taken).expect("ours");
+    let restore = ["config", "restore", &file, "data", "-y"];
+    let run = within(&rig, 60, &restore).refused(4, "device-silent");
+    let found = run.json_error()["found"].to_string();
+    let silent = format!("{path}: no answer, perhaps a member");
+    assert!(
+        found.contains("slot 1") && found.contains(&silent),
+        "{found}"
+    );
+    within(&rig, 60, &["config", "restore", &file, "other", "-y"]).ok();
+    within(&rig, 60, &["config", "restore", &file, "p", "-y"]).ok();
+    std::fs::rename(&taken, &data[1]).expect("ours");
+    within(&rig, 60, &restore).ok();
+    rig.until_state("other", "optimal");
+    drop(hung);
+    rig.stop_daemon();
+}
+

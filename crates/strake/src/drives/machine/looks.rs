@@ -14,6 +14,8 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::common::errors::Failure;
+use crate::common::partly;
 use crate::drives::machine::sysfs;
 use crate::drives::machine::sysfs::Identity;
 
@@ -41,6 +43,19 @@ pub(crate) struct Answers<T> {
     pub(crate) silent: Vec<PathBuf>,
     /// Why some of those were not even asked.
     pub(crate) no_thread: Option<io::Error>,
+}
+
+impl<T> Answers<T> {
+    /// Refuses what is not known of devices that were not even asked.
+    pub(crate) fn all_asked(self) -> Result<Answers<T>, Failure> {
+        match &self.no_thread {
+            None => Ok(self),
+            Some(error) => {
+                let silent = partly::all(&self.silent);
+                Err(Failure::io(format!("looking at {silent}"), error))
+            }
+        }
+    }
 }
 
 #[derive(Debug, Default)]
