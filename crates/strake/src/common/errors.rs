@@ -176,6 +176,10 @@ catalogue! {
     /// More descriptors than there are.
     DescriptorsShort, "descriptors-short", Refused,
         "raise the limit (LimitNOFILE= in the service's unit, ulimit -n), or stop an array";
+    /// No thread or process more can be made.
+    ThreadsShort, "threads-short", Refused,
+        "end what takes them, raise the limit that is reached (TasksMax= in the service's unit, \
+         pids.max of the cgroup, ulimit -u of the user), or give arrays fewer threads: shards=N";
     /// The process may not use io_uring.
     NoIoUring, "no-io-uring", Failed,
         "permit it: sysctl kernel.io_uring_disabled=0, a seccomp profile with io_uring, a larger \
@@ -493,6 +497,7 @@ impl Failure {
     /// An I/O error while doing something.
     pub(crate) fn io(doing: impl fmt::Display, error: &io::Error) -> Failure {
         let code = match error.kind() {
+            _ if strake_runtime::is_short_of_threads(error) => Code::ThreadsShort,
             io::ErrorKind::PermissionDenied => Code::Permission,
             io::ErrorKind::StorageFull => Code::NoSpace,
             _ => Code::Io,

@@ -137,8 +137,7 @@ fn in_time(
     line.waiting.push_back(Box::new(change));
     if line.since.is_none() {
         line.since = Some(Instant::now());
-        let thread = std::thread::Builder::new().name("files".to_owned());
-        let begun = thread.spawn(move || while next(device) {});
+        let begun = strake_runtime::spawn_thread("files", move || while next(device) {});
         drop(lines);
         if begun.is_err() {
             // No thread is to be had.

@@ -1,8 +1,12 @@
 //! What the process needs of tokio: one thread, and the signals that end it.
 
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::common::errors::Failure;
+
+/// Ten years.
+const FOR_GOOD: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// A single-threaded runtime.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
@@ -10,6 +14,21 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .enable_all()
         .build()
         .map_err(|e| Failure::io("starting the event loop", &e))
+}
+
+/// The same, with a thread for what tokio itself does that may block, as looking for the addresses
+/// of names: without one it would panic.
+pub(crate) fn runtime_for_names() -> Result<tokio::runtime::Runtime, Failure> {
+    let failed = |e: std::io::Error| Failure::io("starting the event loop", &e);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_keep_alive(FOR_GOOD)
+        .build()
+        .map_err(failed)?;
+    // There is room for it.
+    strake_runtime::spawn_thread("trial", || ()).map_err(failed)?;
+    runtime.spawn_blocking(|| ());
+    Ok(runtime)
 }
 
 /// SIGTERM and SIGINT, caught from the moment that this is made. SIGHUP, which a terminal that goes

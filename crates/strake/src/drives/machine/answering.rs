@@ -19,7 +19,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -92,23 +92,17 @@ pub(crate) fn refused(silent: &[PathBuf]) -> Failure {
 
 /// Asks another process. One that says nothing in time leaves all of them silent.
 fn ask(paths: &[&PathBuf]) -> io::Result<Vec<PathBuf>> {
-    let mut child = Command::new("/proc/self/exe")
-        .arg(COMMAND)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        // It may stay for long: it keeps neither a reader of the user nor a file system waiting.
-        .stderr(Stdio::null())
-        .current_dir("/")
-        .spawn()?;
+    let (hand_over, handed) = channel::<Child>();
+    let (sender, receiver) = channel();
     let mut list = Vec::new();
     for path in paths {
         list.extend(path.as_os_str().as_bytes());
         list.push(0);
     }
-    let (sender, receiver) = channel();
-    // It waits for a pipe and for a process, which keeps no process from its end.
-    let talk = std::thread::Builder::new().name(COMMAND.to_owned());
-    talk.spawn(move || {
+    // Before the process: one that nothing waits for would stay. It waits for a pipe and for a
+    // process, which keeps no process from its end.
+    strake_runtime::spawn_thread(COMMAND, move || {
+        let Ok(mut child) = handed.recv() else { return };
         let input = child.stdin.take();
         let written = input.map_or(Ok(()), |mut pipe| pipe.write_all(&list));
         let output = child.stdout.take();
@@ -118,6 +112,17 @@ fn ask(paths: &[&PathBuf]) -> io::Result<Vec<PathBuf>> {
         // Which may be never.
         let _ = child.wait();
     })?;
+    let child = Command::new("/proc/self/exe")
+        .arg(COMMAND)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        // It may stay for long: it keeps neither a reader of the user nor a file system waiting.
+        .stderr(Stdio::null())
+        .current_dir("/")
+        .spawn()
+        .map_err(strake_runtime::explained_thread)?;
+    // It waits for this.
+    let _ = hand_over.send(child);
     let late = |_| Ok(paths.iter().map(|path| (*path).clone()).collect());
     let patience = Looks::longest(paths.len()) + SLACK;
     receiver.recv_timeout(patience).unwrap_or_else(late)

@@ -157,8 +157,7 @@ impl Looks {
                     break;
                 };
                 let (sender, look, path) = (sender.clone(), look.clone(), (*path).clone());
-                let thread = std::thread::Builder::new().name("look".to_owned());
-                let begun = thread.spawn(move || {
+                let begun = strake_runtime::spawn_thread("look", move || {
                     let found = look(&path);
                     // Before the result is sent: another look right after it must find this one
                     // gone.
