@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::common::errors::Failure;
-use crate::common::process::{EndSignals, runtime};
+use crate::common::process::{EndSignals, outlive_signals, runtime};
 use crate::config::InUse;
 use crate::config::metrics::Metrics;
 use crate::daemon::alerts::Alerts;
@@ -64,6 +64,8 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     strake_runtime::check_descriptors_left()?;
     let threads = strake_runtime::check_threads_left();
     threads.map_err(|error| Failure::io("beginning", &error))?;
+    let runtime = runtime()?;
+    runtime.block_on(async { outlive_signals() })?;
     config.dir.make()?;
     let lock = config.dir.lock()?;
     let service = Arc::new(Service::new(
@@ -74,7 +76,6 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     config.dir.set_damaged_aside(service.events());
     let alerts = Alerts::begin(&service, &config.config.configuration.alerts);
     configured(&config.dir, &config.config, service.events());
-    let runtime = runtime()?;
     let watcher = Watcher::new(Arc::clone(&service), config.degraded);
     // The lock in it is held until all arrays have stopped.
     let home = Arc::new(Mutex::new(Home::new(Arc::clone(&service), lock)));

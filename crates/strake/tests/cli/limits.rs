@@ -566,6 +566,31 @@ fn an_array_goes_on_where_threads_run_out_and_commands_are_refused_with_the_caus
     rig.stop_daemon();
 }
 
+/// By default any of them ends a process.
+#[test]
+fn signals_without_a_meaning_end_no_daemon_and_reach_its_programs_as_usual() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let pid = rig.daemon_pid().to_string();
+    for name in [
+        "USR1", "USR2", "ALRM", "VTALRM", "PROF", "IO", "PWR", "STKFLT", "XCPU", "XFSZ", "34", "64",
+    ] {
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.expect("works").success(), "{name}");
+        assert_eq!(within(&rig, 30, &["show"]).code, 0, "{name}: {}", rig.log());
+    }
+    // What is ignored stays so in a program that is begun; what is caught does not.
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let ignored = |status: &str| {
+        let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+        u64::from_str_radix(ignored.expect("a line").trim(), 16).expect("a number")
+    };
+    let inherited = fs::read_to_string("/proc/self/status").expect("it runs");
+    let sent = [10, 12, 14, 16, 24, 25, 26, 27, 29, 30, 34, 64];
+    let sent: u64 = sent.map(|number| 1 << (number - 1)).iter().sum();
+    assert_eq!(ignored(&status) & !ignored(&inherited) & sent, 0);
+    rig.stop_daemon();
+}
 
 #[test]
 fn an_array_without_inotify_serves_and_the_log_says_what_is_not_noticed() {
