@@ -35,6 +35,7 @@ use crate::daemon::service::volumes;
 use crate::daemon::service::watched::health;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
+use crate::daemon::state::damaged;
 use crate::daemon::state::wear;
 use crate::daemon::watch;
 use crate::daemon::watch::Watcher;
@@ -66,6 +67,9 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     threads.map_err(|error| Failure::io("beginning", &error))?;
     let runtime = runtime()?;
     runtime.block_on(async { outlive_signals() })?;
+    config.dir.takes_changes()?;
+    config.dir.check()?;
+    let aside = config.dir.set_files_aside();
     config.dir.make()?;
     let lock = config.dir.lock()?;
     let service = Arc::new(Service::new(
@@ -74,6 +78,9 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
         config.limits,
     ));
     config.dir.set_damaged_aside(service.events());
+    for file in &aside {
+        damaged::note_file(service.events(), file);
+    }
     let alerts = Alerts::begin(&service, &config.config.configuration.alerts);
     configured(&config.dir, &config.config, service.events());
     let watcher = Watcher::new(Arc::clone(&service), config.degraded);

@@ -32,7 +32,7 @@ use crate::cli::paint::{Mood, Paint};
 use crate::cli::wait::Wait;
 use crate::cli::*;
 use crate::common::errors::{Code, Exit, Failure};
-use crate::common::{absolute, absolutes, log, shown, size};
+use crate::common::{absolute, absolutes, files, log, shown, size};
 use crate::config::InUse;
 use crate::daemon::array::running::Limits;
 use crate::daemon::sources::Sources;
@@ -53,6 +53,14 @@ pub(crate) fn run(cli: Cli) -> Ended {
         dir: Dir::from_env(),
         json: cli.json,
     };
+    let serves = match &cli.command {
+        Command::Daemon(_) | Command::Answering => true,
+        Command::Start(args) => args.foreground,
+        _ => false,
+    };
+    if !serves {
+        files::ask_first(answering::takes_changes);
+    }
     match cli.command {
         Command::Create(args) => create(&context, *args),
         Command::Plan(args) => plan::run(&context, &args),

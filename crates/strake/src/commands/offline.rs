@@ -549,6 +549,7 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         })?;
     }
     strake_runtime::check_descriptors_left()?;
+    context.dir.takes_changes()?;
     strake_runtime::check_threads_left().map_err(|e| Failure::io("beginning", &e))?;
     context.dir.make()?;
     let log = Arc::new(EventLog::open(&context.dir.events()));

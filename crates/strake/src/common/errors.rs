@@ -187,6 +187,10 @@ catalogue! {
     /// The folder of the daemon's state is somebody else's.
     StateDir, "state-dir-not-ours", Refused,
         "set STRAKE_DIR to a folder that only you can write: chown, chmod go-w";
+    /// The file system of the daemon's folder takes no change.
+    StateDirSilent, "state-dir-silent", Refused,
+        "look at the kernel log and whether the file system is frozen (fsfreeze -u); or set \
+         STRAKE_DIR to a folder on another";
     /// Setting.
     SettingInvalid, "setting-invalid", Usage,
         "rebuild_priority, resync_priority, scrub_priority, restripe_priority, init_priority: \

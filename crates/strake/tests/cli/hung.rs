@@ -709,3 +709,53 @@ fn a_restore_passes_devices_that_hang_and_names_them_where_they_may_be_what_is_m
     rig.stop_daemon();
 }
 
+/// A command had a thread in a change that did not end, and could not end itself; a daemon waited
+/// for its lock for good. No signal ended them.
+#[test]
+fn a_daemon_and_commands_without_one_end_although_the_state_folder_hangs() {
+    if !rig::is_root() {
+        return rig::skipped("only root can freeze a file system");
+    }
+    let rig = Rig::new();
+    let d = rig.files(6);
+    let Some(mut freezer) = Freezer::at(&rig, rig.dir()) else {
+        return;
+    };
+    let none = &["--export", "none"];
+    rig.create("old", "1", none, &d[..2]).ok();
+    rig.create("gone", "1", none, &d[2..4]).ok();
+    rig.run(&["set", "old", "memory_limit=1G"]).ok();
+    std::fs::write(rig.dir().join("lock"), "").expect("as a daemon before left it");
+    freezer.freeze();
+    let folder = rig.dir().display().to_string();
+    let begin: [&[&str]; 3] = [
+        &["daemon", "--no-devices"],
+        &["start", "old", "--foreground", "--export", "none"],
+        &["set", "old", "memory_limit=2G"],
+    ];
+    for (run, args) in all_within(&rig, 60, &begin).into_iter().zip(begin) {
+        assert!(run.err.contains(&folder), "{args:?}: {run:?}");
+        match args[0] {
+            "set" => assert!(run.err.contains("not answered for 15 seconds"), "{run:?}"),
+            _ => assert!(run.err.contains("state-dir-silent"), "{args:?}: {run:?}"),
+        }
+        assert_ne!(run.code, 0, "{args:?}: {run:?}");
+    }
+    let changes: [&[&str]; 5] = [
+        &[
+            "create", "new", "--level", "1", "--export", "none", &d[4], &d[5],
+        ],
+        &["rename", "old", "older"],
+        &["destroy", "gone", "-y"],
+        &["show"],
+        &["status"],
+    ];
+    let all = all_within(&rig, 60, &changes);
+    freezer.thaw();
+    for (run, args) in all.iter().zip(changes) {
+        let done = [0, 7, 9].contains(&run.code);
+        assert!(done || run.err.contains(&folder), "{args:?}: {run:?}");
+    }
+    rig.run(&["set", "older", "memory_limit=2G"]).ok();
+}
+

@@ -1,7 +1,8 @@
 //! Which devices answer: for a command, which has to end although one of them never does.
 //!
 //! Protocol: a process of this same program (`strake answering`) gets paths on its standard input,
-//! a NUL behind each, and looks at them, each on a thread of its own ([`Looks`]). It writes those
+//! a NUL behind each, and looks at them, each on a thread of its own ([`Looks`]); in a folder it
+//! makes a file without a name, and says nothing before that is done. It writes those
 //! that do not answer, a NUL behind each, and then one more NUL. The command reads no further, and
 //! reads only devices that answer.
 //!
@@ -90,6 +91,17 @@ pub(crate) fn refused(silent: &[PathBuf]) -> Failure {
     Failure::new(Code::DeviceSilent, found).cure(cure)
 }
 
+/// Whether the file system of a folder takes changes. To ask, a file without a name is made there.
+pub(crate) fn takes_changes(folder: &Path) -> bool {
+    match ask(&[&folder.to_owned()]) {
+        Ok(silent) => silent.is_empty(),
+        Err(error) => {
+            tracing::warn!(%error, "it is not known whether {} answers", folder.display());
+            true
+        }
+    }
+}
+
 /// Asks another process. One that says nothing in time leaves all of them silent.
 fn ask(paths: &[&PathBuf]) -> io::Result<Vec<PathBuf>> {
     let (hand_over, handed) = channel::<Child>();
@@ -153,7 +165,12 @@ pub(crate) fn answer(look: impl Fn(&Path) + Clone + Send + 'static) -> io::Resul
     let paths = list
         .split(|byte| *byte == 0)
         .filter(|path| !path.is_empty());
-    let paths: Vec<PathBuf> = paths.map(path_of).collect();
+    let (folders, paths): (Vec<PathBuf>, Vec<PathBuf>) =
+        paths.map(path_of).partition(|path| path.is_dir());
+    for folder in folders {
+        // One that refuses answers; of one that hangs nothing is ever said.
+        let _ = tempfile::tempfile_in(folder);
+    }
     let answers = Looks::default().each(&paths, look);
     // Nothing is said of devices that were not asked: the command looks at them itself.
     answers.no_thread.map_or(Ok(()), Err)?;
