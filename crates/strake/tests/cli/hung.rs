@@ -759,3 +759,30 @@ fn a_daemon_and_commands_without_one_end_although_the_state_folder_hangs() {
     rig.run(&["set", "older", "memory_limit=2G"]).ok();
 }
 
+/// They were stopped one after the other: those behind one that hangs after ten minutes.
+#[test]
+fn one_array_that_hangs_holds_up_the_stop_of_no_other() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let none = &["--export", "none"];
+    for name in ["a", "b", "c"] {
+        rig.create(name, "1", none, &rig.files_called(name, 2)).ok();
+    }
+    let Some(mut holder) = manager::hold(manager::thread(&rig, "strake-a-0")) else {
+        return rig::skipped("no thread may be traced here");
+    };
+    let stop = spawn(&rig, &["stop", "--all"]);
+    for name in ["b", "c"] {
+        rig.until_state(name, "stopped");
+    }
+    // It goes on when the one that traces it ends.
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends");
+    let stopped = stop.wait_with_output().expect("works");
+    assert!(stopped.status.success(), "{stopped:?}");
+    let said = String::from_utf8_lossy(&stopped.stdout).into_owned();
+    let named = |line: &str| line.get(10..11).map(str::to_owned);
+    let names: Vec<String> = said.lines().filter_map(named).collect();
+    assert_eq!(names, ["a", "b", "c"], "{said}");
+    rig.stop_daemon();
+}
