@@ -45,6 +45,10 @@ pub use serve::placement::{
 };
 pub use serve::volumes::VolumeExport;
 pub use serve::{NotTold, ServeConfig, Serving, found, may_make, may_serve, serve};
+pub use thread::begin::{
+    check_threads_left, explained as explained_thread, is_short as is_short_of_threads,
+    spawn as spawn_thread, spawn_scoped as spawn_scoped_thread,
+};
 pub use thread::control::EventRecord;
 pub use thread::counters::{Counters, RequestLatencies};
 pub use thread::device_counts::DeviceCounts;

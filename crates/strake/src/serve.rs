@@ -6,8 +6,8 @@
 //! the socket's file behind; the lock tells the next one that nobody listens there. Folder, lock
 //! and socket that are removed while it serves are made again (`daemon::home`).
 //!
-//! Invariant: one async thread; whatever may block runs under `spawn_blocking`. Deliberately
-//! absent: going into the background; the service manager does that.
+//! Invariant: one async thread; whatever may block runs on threads of its own (`rounds::blocking`).
+//! Deliberately absent: going into the background; the service manager does that.
 
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::common::errors::Failure;
-use crate::common::process::{EndSignals, runtime};
+use crate::common::process::{EndSignals, outlive_signals, runtime};
 use crate::config::InUse;
 use crate::config::metrics::Metrics;
 use crate::daemon::alerts::Alerts;
@@ -35,6 +35,7 @@ use crate::daemon::service::volumes;
 use crate::daemon::service::watched::health;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
+use crate::daemon::state::damaged;
 use crate::daemon::state::wear;
 use crate::daemon::watch;
 use crate::daemon::watch::Watcher;
@@ -62,6 +63,13 @@ pub(crate) struct Config {
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
     strake_runtime::raise_descriptor_limit();
     strake_runtime::check_descriptors_left()?;
+    let threads = strake_runtime::check_threads_left();
+    threads.map_err(|error| Failure::io("beginning", &error))?;
+    let runtime = runtime()?;
+    runtime.block_on(async { outlive_signals() })?;
+    config.dir.takes_changes()?;
+    config.dir.check()?;
+    let aside = config.dir.set_files_aside();
     config.dir.make()?;
     let lock = config.dir.lock()?;
     let service = Arc::new(Service::new(
@@ -70,9 +78,11 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
         config.limits,
     ));
     config.dir.set_damaged_aside(service.events());
+    for file in &aside {
+        damaged::note_file(service.events(), file);
+    }
     let alerts = Alerts::begin(&service, &config.config.configuration.alerts);
     configured(&config.dir, &config.config, service.events());
-    let runtime = runtime()?;
     let watcher = Watcher::new(Arc::clone(&service), config.degraded);
     // The lock in it is held until all arrays have stopped.
     let home = Arc::new(Mutex::new(Home::new(Arc::clone(&service), lock)));
@@ -160,8 +170,8 @@ async fn serve(
     result
 }
 
-fn locked(home: &Mutex<Home>) -> std::sync::MutexGuard<'_, Home> {
-    home.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Looks after the paths of the daemon, until its socket was made anew or it has to end.
@@ -250,26 +260,31 @@ async fn again(
 }
 
 /// `first` hears of the end of the first look.
-async fn watch(mut watcher: Watcher, first: oneshot::Sender<()>) {
+async fn watch(watcher: Watcher, first: oneshot::Sender<()>) {
     let mut first = Some(first);
     let uevents = Uevents::listen();
     let events = watcher.events();
-    let mut rounds = Rounds::new("the watcher of drives", Arc::clone(&events));
+    let rounds = Rounds::new("the watcher of drives", Arc::clone(&events));
+    // It stays where no thread can be made for a look.
+    let state = Arc::new(Mutex::new((watcher, rounds)));
     // Of a member file that an event has announced, and that may still be to come.
     let mut announced: Option<Instant> = None;
     loop {
-        let look = tokio::task::spawn_blocking(move || {
-            let looked = watcher.look_in(&mut rounds, Instant::now());
-            (watcher, rounds, looked)
-        });
-        let looked;
-        match look.await {
-            Ok(back) => (watcher, rounds, looked) = back,
-            // The runtime ends.
-            Err(_) => return,
-        }
+        let looks = Arc::clone(&state);
+        let look = move || {
+            let (watcher, rounds) = &mut *locked(&looks);
+            watcher.look_in(rounds, Instant::now())
+        };
+        let looked = match rounds::blocking(look) {
+            Ok(came) => came.await == Ok(Ok(true)),
+            Err(error) => {
+                let none: Option<()> = locked(&state).1.came(Err(error.to_string()));
+                none.is_some()
+            }
+        };
         if !looked {
-            tokio::time::sleep(rounds.pause()).await;
+            let pause = locked(&state).1.pause();
+            tokio::time::sleep(pause).await;
             continue;
         }
         if let Some(first) = first.take() {
@@ -278,14 +293,14 @@ async fn watch(mut watcher: Watcher, first: oneshot::Sender<()>) {
         }
         let now = Instant::now();
         announced.take_if(|at| *at <= now);
-        let mut until = now + watcher.pause(uevents.are_heard());
+        let mut until = now + locked(&state).0.pause(uevents.are_heard());
         loop {
             until = announced.map_or(until, |at| until.min(at));
             tokio::select! {
                 () = tokio::time::sleep_until(until.into()) => break,
                 // It does not wait for what an event has announced, nor the other way round.
                 () = uevents.block_device() => {
-                    watcher.doubt();
+                    locked(&state).0.doubt();
                     break;
                 }
                 // A member file may have come, of which the kernel does not tell.

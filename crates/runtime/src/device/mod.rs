@@ -523,7 +523,9 @@ fn of_errno(errno: i32) -> IoError {
         // The kernel's words for what did not get through: a path or a controller that is being
         // reset (ENOLINK, EBUSY), or its own deadlines (ETIMEDOUT, ETIME).
         libc::ENOLINK | libc::EBUSY | libc::ETIME | libc::ETIMEDOUT => IoError::Transport(errno),
-        libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS => IoError::Unsent(errno),
+        // Nothing cancels an I/O here but a ring that gets no thread for one that may block (a
+        // flush): there are as many threads as there may be.
+        libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS | libc::ECANCELED => IoError::Unsent(errno),
         other => IoError::Other(other),
     }
 }

@@ -149,26 +149,9 @@ fn address_space() -> Option<Bound> {
 
 /// Limits of the cgroups that the process is in, from its own up to the root.
 fn cgroups(root: &Path, own: &Path) -> Vec<Bound> {
-    let text = fs::read_to_string(own).unwrap_or_default();
     let mut bounds = Vec::new();
-    for line in text.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
-            continue;
-        };
-        let (folder, file) = match controllers {
-            "" => ("sys/fs/cgroup", "memory.max"),
-            list if list.split(',').any(|c| c == "memory") => {
-                ("sys/fs/cgroup/memory", "memory.limit_in_bytes")
-            }
-            _ => continue,
-        };
-        let top = root.join(folder);
-        let place: PathBuf = top.join(path.trim_start_matches('/'));
-        for folder in place
-            .ancestors()
-            .take_while(|above| above.starts_with(&top))
-        {
+    for folder in cgroup_folders(root, own, "memory") {
+        for file in ["memory.max", "memory.limit_in_bytes"] {
             let file = folder.join(file);
             // `max`, or no file at all: no limit here.
             let limit = fs::read_to_string(&file).ok();
@@ -179,6 +162,29 @@ fn cgroups(root: &Path, own: &Path) -> Vec<Bound> {
         }
     }
     bounds
+}
+
+/// Folders of the cgroups (v2, and v1 of this controller) that the process is in, from its own up
+/// to the root.
+pub(crate) fn cgroup_folders(root: &Path, own: &Path, controller: &str) -> Vec<PathBuf> {
+    let text = fs::read_to_string(own).unwrap_or_default();
+    let mut all = Vec::new();
+    for line in text.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+            continue;
+        };
+        let top = root.join("sys/fs/cgroup");
+        let top = match controllers {
+            "" => top,
+            list if list.split(',').any(|c| c == controller) => top.join(controller),
+            _ => continue,
+        };
+        let place: PathBuf = top.join(path.trim_start_matches('/'));
+        let above = place.ancestors().map(Path::to_owned);
+        all.extend(above.take_while(|folder| folder.starts_with(&top)));
+    }
+    all
 }
 
 #[cfg(test)]

@@ -54,6 +54,7 @@ use crate::serve::placement::{
     Pinning, Placed, Placement, memory_bytes, memory_for_strips, pin, stock_of_shard,
 };
 use crate::serve::volumes::Served;
+use crate::thread::begin::{check_threads, spawn};
 use crate::thread::control::{Control, EventRecord, Lifecycle};
 use crate::thread::counters::{Tally, declare_io_flusher, lock_memory};
 use crate::thread::heartbeat::Heartbeat;
@@ -202,6 +203,7 @@ fn prepare(mut config: ServeConfig) -> Result<Prepared, ServeError> {
     let stock = stock_of_shard(&setup.geometry, config.memory_bytes, limit, shards, queue)?;
     check_io_uring()?;
     budget::check_descriptors(shards, 0)?;
+    check_threads(shards).map_err(no_thread)?;
     let memory = memory::reserve(memory_bytes(&stock, shards, queue))?;
     Ok(Prepared {
         memory,
@@ -246,6 +248,7 @@ pub fn may_make(
     let stock = stock_of_shard(&geometry, config.memory_bytes, limit, shards, &queue)?;
     check_io_uring()?;
     budget::check_descriptors(shards, devices)?;
+    check_threads(shards).map_err(no_thread)?;
     memory::reserve(memory_bytes(&stock, shards, &queue)).map(|_| ())
 }
 
@@ -754,27 +757,25 @@ impl ThreadStart {
             let (start, peers, ready) = (Arc::clone(&start), threads.peers.clone(), ready.clone());
             let control = control.take();
             let ended = threads.ended();
-            let handle = std::thread::Builder::new()
-                .name(thread_name(&start.name, index))
-                .spawn(move || {
-                    let _guard = EndProcessOnPanic;
-                    pin(start.pinning.cpus(index));
-                    declare_io_flusher();
-                    match start.worker(ShardNo(index), peers, control, mail) {
-                        Ok(worker) => {
-                            let _ = ready.send(Ok(()));
-                            drop((start, ready));
-                            let busy = worker.run();
-                            let _ = ended.send((index, busy));
-                        }
-                        Err(error) => {
-                            let _ = ready.send(Err(error));
-                            let _ = ended.send((index, Vec::new()));
-                        }
+            let name = thread_name(&start.name, index);
+            let work = move || {
+                let _guard = EndProcessOnPanic;
+                pin(start.pinning.cpus(index));
+                declare_io_flusher();
+                match start.worker(ShardNo(index), peers, control, mail) {
+                    Ok(worker) => {
+                        let _ = ready.send(Ok(()));
+                        drop((start, ready));
+                        let busy = worker.run();
+                        let _ = ended.send((index, busy));
                     }
-                })
-                .map_err(|e| ServeError::io("start a thread", e))?;
-            threads.add(handle);
+                    Err(error) => {
+                        let _ = ready.send(Err(error));
+                        let _ = ended.send((index, Vec::new()));
+                    }
+                }
+            };
+            threads.add(spawn(name, work).map_err(no_thread)?);
         }
         drop(ready);
         for result in readiness {
@@ -844,6 +845,11 @@ impl ThreadStart {
             work: Default::default(),
         })
     }
+}
+
+/// The array has a thread too few.
+fn no_thread(error: io::Error) -> ServeError {
+    ServeError::io("start the array's threads", error)
 }
 
 /// A command that was not answered.

@@ -244,7 +244,7 @@ async fn lines(socket: &Path, path: &str, mut each: impl FnMut(&str)) -> Result<
 /// is closed, of a file never. A thread of its own waits for that, and ends with the process.
 async fn reader_gone() {
     let (gone, is_gone) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
+    let watch = move || {
         let stdout = io::stdout();
         // Asked for nothing, the kernel still tells of errors and of a hang-up.
         let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
@@ -256,7 +256,9 @@ async fn reader_gone() {
             // The command may have ended.
             let _ = gone.send(());
         }
-    });
+    };
+    // Without a thread, the next line finds it.
+    let _ = strake_runtime::spawn_thread("reader", watch);
     if is_gone.await.is_err() {
         // Standard output is closed, or cannot be watched: the next line finds that.
         std::future::pending().await

@@ -77,11 +77,14 @@ fn with_names(command: Command) -> Command {
 /// What the daemon answers; nothing where it does not, or not soon.
 fn asked<T: DeserializeOwned + Default + Send + 'static>(path: &'static str) -> T {
     let (told, tells) = mpsc::channel();
-    std::thread::spawn(move || {
+    let ask = move || {
         let client = Client::find(&Dir::from_env()).ok().flatten();
         // Nothing hears an answer that comes too late.
         let _ = told.send(client.and_then(|client| client.get(path).ok()));
-    });
+    };
+    if strake_runtime::spawn_thread("completion", ask).is_err() {
+        return T::default();
+    }
     let told = tells.recv_timeout(PATIENCE).ok().flatten();
     told.unwrap_or_default()
 }

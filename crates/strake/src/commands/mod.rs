@@ -20,10 +20,11 @@ pub(crate) mod top;
 pub(crate) mod upkeep;
 pub(crate) mod volume;
 
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use strake_runtime::{Device, OpenMode};
+use strake_runtime::{Device, OpenMode, spawn_scoped_thread};
 
 use crate::api::*;
 use crate::cli::args::*;
@@ -32,7 +33,7 @@ use crate::cli::paint::{Mood, Paint};
 use crate::cli::wait::Wait;
 use crate::cli::*;
 use crate::common::errors::{Code, Exit, Failure};
-use crate::common::{absolute, absolutes, log, shown, size};
+use crate::common::{absolute, absolutes, files, log, shown, size};
 use crate::config::InUse;
 use crate::daemon::array::running::Limits;
 use crate::daemon::sources::Sources;
@@ -53,6 +54,14 @@ pub(crate) fn run(cli: Cli) -> Ended {
         dir: Dir::from_env(),
         json: cli.json,
     };
+    let serves = match &cli.command {
+        Command::Daemon(_) | Command::Answering => true,
+        Command::Start(args) => args.foreground,
+        _ => false,
+    };
+    if !serves {
+        files::ask_first(answering::takes_changes);
+    }
     match cli.command {
         Command::Create(args) => create(&context, *args),
         Command::Plan(args) => plan::run(&context, &args),
@@ -448,11 +457,16 @@ fn stop(context: &Context, args: &OneOrAll) -> Ended {
     let client = Client::need(&context.dir)?;
     let meant = named_or_all(&client, args.name.as_ref(), |a| !is_not_served(a))?;
     let mut refused = Refused::default();
-    for one in meant {
+    let dry_run = args.dry_run;
+    let stop = |client: &Client, one: &Meant| -> Result<OutcomeJson, Failure> {
         let name = one.name.as_ref().unwrap_or(&one.asked);
-        let dry_run = args.dry_run;
-        let stop: Result<OutcomeJson, Failure> =
-            client.post(&url(name, "stop")?, &DryRequest { dry_run });
+        client.post(&url(name, "stop")?, &DryRequest { dry_run })
+    };
+    let stops = match meant.as_slice() {
+        [one] => vec![stop(&client, one)],
+        all => at_once(all, |one| stop(&Client::need(&context.dir)?, one)),
+    };
+    for (one, stop) in meant.iter().zip(stops) {
         match stop {
             Ok(outcome) if dry_run => context.planned(&outcome)?,
             Ok(outcome) => context.outcome(&outcome)?,
@@ -463,6 +477,27 @@ fn stop(context: &Context, args: &OneOrAll) -> Ended {
         };
     }
     refused.or(DONE)
+}
+
+/// So many arrays at a time.
+const AT_ONCE: usize = 16;
+
+/// What is done to several arrays: at once, so that one that hangs holds up no other.
+fn at_once<T: Send>(all: &[Meant], act: impl Fn(&Meant) -> T + Sync) -> Vec<T> {
+    let act = &act;
+    let part = |part: &[Meant]| -> Vec<T> {
+        std::thread::scope(|scope| {
+            let begin = |one| (one, spawn_scoped_thread(scope, "command", move || act(one)));
+            let begun: Vec<_> = part.iter().map(begin).collect();
+            let ended = begun.into_iter().map(|(one, thread)| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                // It has to wait for its turn.
+                Err(_) => act(one),
+            });
+            ended.collect()
+        })
+    };
+    all.chunks(AT_ONCE).flat_map(part).collect()
 }
 
 fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {

@@ -27,6 +27,7 @@ use crate::daemon::array::running;
 use crate::daemon::array::running::{Limits, Running, Start};
 use crate::daemon::events::EventLog;
 use crate::daemon::events::journal;
+use crate::daemon::rounds;
 use crate::daemon::service;
 use crate::daemon::service::ending::{QUIET_PATIENCE, note_unclean, unclean};
 use crate::daemon::service::pools::{Pools, check_named};
@@ -526,8 +527,8 @@ async fn serve_until(signals: EndSignals, running: &Arc<Running>, dir: &Dir, log
         }
         let (running, dir, log) = (Arc::clone(running), dir.clone(), Arc::clone(log));
         // It is waited for: a volume must not be served when the array stops.
-        let tried = tokio::task::spawn_blocking(move || running.serve_volumes(&dir, &log));
-        if let Ok(Err(failure)) = tried.await {
+        let tried = rounds::done(move || running.serve_volumes(&dir, &log)).await;
+        if let Err(failure) = tried.and_then(|tried| tried) {
             tracing::debug!(%failure, "no volume is tried again");
         }
     }
@@ -570,6 +571,8 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         })?;
     }
     strake_runtime::check_descriptors_left()?;
+    context.dir.takes_changes()?;
+    strake_runtime::check_threads_left().map_err(|e| Failure::io("beginning", &e))?;
     context.dir.make()?;
     let log = Arc::new(EventLog::open(&context.dir.events()));
     let runtime = crate::common::process::runtime()?;

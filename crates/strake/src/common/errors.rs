@@ -177,6 +177,10 @@ catalogue! {
     /// More descriptors than there are.
     DescriptorsShort, "descriptors-short", Refused,
         "raise the limit (LimitNOFILE= in the service's unit, ulimit -n), or stop an array";
+    /// No thread or process more can be made.
+    ThreadsShort, "threads-short", Refused,
+        "end what takes them, raise the limit that is reached (TasksMax= in the service's unit, \
+         pids.max of the cgroup, ulimit -u of the user), or give arrays fewer threads: shards=N";
     /// The process may not use io_uring.
     NoIoUring, "no-io-uring", Failed,
         "permit it: sysctl kernel.io_uring_disabled=0, a seccomp profile with io_uring, a larger \
@@ -184,6 +188,10 @@ catalogue! {
     /// The folder of the daemon's state is somebody else's.
     StateDir, "state-dir-not-ours", Refused,
         "set STRAKE_DIR to a folder that only you can write: chown, chmod go-w";
+    /// The file system of the daemon's folder takes no change.
+    StateDirSilent, "state-dir-silent", Refused,
+        "look at the kernel log and whether the file system is frozen (fsfreeze -u); or set \
+         STRAKE_DIR to a folder on another";
     /// Setting.
     SettingInvalid, "setting-invalid", Usage,
         "rebuild_priority, resync_priority, scrub_priority, restripe_priority, init_priority: \
@@ -494,6 +502,7 @@ impl Failure {
     /// An I/O error while doing something.
     pub(crate) fn io(doing: impl fmt::Display, error: &io::Error) -> Failure {
         let code = match error.kind() {
+            _ if strake_runtime::is_short_of_threads(error) => Code::ThreadsShort,
             io::ErrorKind::PermissionDenied => Code::Permission,
             io::ErrorKind::StorageFull => Code::NoSpace,
             _ => Code::Io,

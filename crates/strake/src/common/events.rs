@@ -156,13 +156,14 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
             (
                 "state_damaged",
                 Warning,
-                "A file of the daemon's state cannot be read; the effect says what holds instead.",
+                "A file of the daemon's state cannot be read, or lies where a folder is to be; the \
+                 effect says what holds instead.",
             ),
             (
                 "daemon_task_failed",
                 Warning,
-                "A part of the daemon has panicked: the cause says which and why, the effect \
-                 whether it goes on.",
+                "A part of the daemon has panicked, or could not begin for want of a thread: the \
+                 cause says which and why, the effect whether it goes on.",
             ),
             (
                 "config_not_used",

@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How the name of a file begins that is to replace another and does not yet.
@@ -114,12 +114,41 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     })
 }
 
+/// Whether the file system of a folder takes changes; see [`ask_first`].
+type Takes = fn(&Path) -> bool;
+
+static ASK: OnceLock<Takes> = OnceLock::new();
+/// What was answered, by the number of the device that the file system is on.
+static ASKED: Mutex<BTreeMap<u64, bool>> = Mutex::new(BTreeMap::new());
+
+/// From now on a file system is asked before its first change, and not changed where it does not
+/// answer: for a command, which cannot end with a thread in a change that the kernel does not end.
+pub(crate) fn ask_first(ask: Takes) {
+    // It is the same for the whole process.
+    let _ = ASK.set(ask);
+}
+
+fn takes_changes(device: u64, folder: &Path) -> bool {
+    let Some(ask) = ASK.get() else { return true };
+    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    *asked.entry(device).or_insert_with(|| ask(there(folder)))
+}
+
+/// The folder, or the nearest above it that is there.
+pub(crate) fn there(folder: &Path) -> &Path {
+    let mut all = folder.ancestors();
+    all.find(|above| above.exists()).unwrap_or(folder)
+}
+
 /// See the module; `target` is what is changed.
 fn in_time(
     target: &Path,
     change: impl FnOnce(&AtomicBool) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
     let device = device_of(folder_of(target))?;
+    if !takes_changes(device, folder_of(target)) {
+        return Err(late());
+    }
     let (sender, receiver) = channel();
     let given_up = GivenUp::default();
     let seen = Arc::clone(&given_up);
@@ -137,8 +166,7 @@ fn in_time(
     line.waiting.push_back(Box::new(change));
     if line.since.is_none() {
         line.since = Some(Instant::now());
-        let thread = std::thread::Builder::new().name("files".to_owned());
-        let begun = thread.spawn(move || while next(device) {});
+        let begun = strake_runtime::spawn_thread("files", move || while next(device) {});
         drop(lines);
         if begun.is_err() {
             // No thread is to be had.

@@ -159,8 +159,7 @@ pub(crate) fn to_stderr(default: &str) {
         return;
     }
     let log = LOG.get().expect("it was just set");
-    let writer = std::thread::Builder::new().name("strake-log".to_owned());
-    let started = writer.spawn(|| {
+    let started = strake_runtime::spawn_thread("strake-log", || {
         let mut told = 0;
         loop {
             log.write_waiting(&mut to_descriptor, &mut told);

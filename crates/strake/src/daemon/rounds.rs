@@ -6,12 +6,17 @@
 //! of shards; a panic in one ends the process (runtime).
 
 use std::any::Any;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use crate::common::errors::{Code, Failure};
 use crate::daemon::events::{EventLog, Happened};
 
 /// After one round that panicked.
@@ -30,6 +35,64 @@ fn said(panic: &(dyn Any + Send)) -> String {
 /// after: callers that keep state see to it.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| said(panic.as_ref()))
+}
+
+/// So much work at once may block: clients that ask again and again for what hangs take no more
+/// threads.
+const BLOCKING_MOST: usize = 512;
+static BLOCKING: AtomicUsize = AtomicUsize::new(0);
+
+/// One of them, until this is dropped.
+struct Place;
+
+impl Place {
+    fn take() -> io::Result<Place> {
+        let place = BLOCKING.fetch_add(1, Ordering::SeqCst);
+        let taken = Place;
+        match place < BLOCKING_MOST {
+            true => Ok(taken),
+            false => Err(io::Error::other(format!(
+                "{BLOCKING_MOST} requests and looks have not come to their end"
+            ))),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        BLOCKING.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What came of work on a thread of its own, or what its panic says.
+pub(crate) type Came<T> = oneshot::Receiver<Result<T, String>>;
+
+/// Begins what may block, on a thread of its own, which nothing needs to wait for. Tokio's own
+/// `spawn_blocking` panics where no thread can be made, and does the work later all the same.
+///
+/// # Errors
+/// No thread can be made.
+pub(crate) fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<Came<T>> {
+    let (done, came) = oneshot::channel();
+    let (runtime, place) = (Handle::current(), Place::take()?);
+    strake_runtime::spawn_thread("blocking", move || {
+        let (_within, _place) = (runtime.enter(), place);
+        // Nothing may wait any more.
+        let _ = done.send(caught(work));
+    })?;
+    Ok(came)
+}
+
+/// What comes of such work.
+pub(crate) async fn done<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let came = blocking(work).map_err(|error| Failure::io("doing what is asked", &error))?;
+    let ended = |why: &str| Failure::new(Code::Internal, format!("the request ended: {why}"));
+    let came = came.await.map_err(|_| ended("its thread is gone"))?;
+    came.map_err(|why| ended(&why))
 }
 
 /// The same of a task that does not block. It ends when this is dropped.
@@ -60,9 +123,9 @@ pub(crate) async fn told(
     }
 }
 
-/// Notes that something of the daemon has panicked.
+/// Notes that something of the daemon has panicked, or could not begin.
 pub(crate) fn note(events: &EventLog, task: &str, why: &str, effect: &str) {
-    tracing::error!(task, why, "a task of the daemon has panicked: {effect}");
+    tracing::error!(task, why, "a task of the daemon has failed: {effect}");
     events.note(Happened {
         event: "daemon_task_failed",
         cause: Some(format!("{task}: {why}")),
@@ -116,13 +179,16 @@ impl Rounds {
     }
 
     /// One round of work that may block; none is begun again before the pause after a panic is
-    /// over. `None` also where the runtime ends.
+    /// over. `None` also where it could not begin for want of a thread.
     pub(crate) async fn blocking<T: Send + 'static>(
         &mut self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let came = tokio::task::spawn_blocking(move || caught(work)).await;
-        let done = self.came(came.ok()?);
+        let came = match blocking(work) {
+            Ok(came) => came.await.ok()?,
+            Err(error) => Err(error.to_string()),
+        };
+        let done = self.came(came);
         if done.is_none() {
             tokio::time::sleep(self.pause()).await;
         }

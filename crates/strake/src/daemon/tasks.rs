@@ -68,14 +68,14 @@ impl<T: Send + 'static> Tasks<T> {
             return;
         }
         let (done, result) = channel();
-        let thread = std::thread::Builder::new().name(format!("{} array", self.kind));
+        let name = format!("{} array", self.kind);
         let work = move || {
             // Nobody may wait any more.
             let _ = done.send(rounds::caught(work));
         };
-        match thread.spawn(work) {
+        match strake_runtime::spawn_thread(name, work) {
             Ok(_) => self.under_way.push((array, Instant::now(), result)),
-            Err(error) => tracing::error!(%array, %error, kind = self.kind, "no thread for it"),
+            Err(error) => failed(self.kind, &self.events, &mut self.resting, array, &error),
         }
     }
 
@@ -89,12 +89,7 @@ impl<T: Send + 'static> Tasks<T> {
             let left = (*since + PATIENCE).saturating_duration_since(Instant::now());
             match result.recv_timeout(left) {
                 Ok(Ok(done)) => ended.push((*array, done)),
-                Ok(Err(why)) => {
-                    let task = format!("{kind} array {array}");
-                    let effect = format!("it is tried again after {} s", REST.as_secs());
-                    rounds::note(events, &task, &why, &effect);
-                    resting.insert(*array, Instant::now() + REST);
-                }
+                Ok(Err(why)) => failed(kind, events, resting, *array, &why),
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => {
                     tracing::error!(%array, kind, "its thread has ended without a result");
@@ -104,6 +99,20 @@ impl<T: Send + 'static> Tasks<T> {
         });
         ended
     }
+}
+
+/// Notes that one has panicked, or could not begin; it rests then.
+fn failed(
+    kind: &str,
+    events: &EventLog,
+    resting: &mut BTreeMap<ArrayUuid, Instant>,
+    array: ArrayUuid,
+    why: &dyn std::fmt::Display,
+) {
+    let task = format!("{kind} array {array}");
+    let effect = format!("it is tried again after {} s", REST.as_secs());
+    rounds::note(events, &task, &why.to_string(), &effect);
+    resting.insert(array, Instant::now() + REST);
 }
 
 #[cfg(test)]

@@ -67,35 +67,33 @@ pub(super) fn catch() -> Result<(), Failure> {
             error.unwrap_or_else(|| io::Error::other("no signals")),
         ));
     }
-    thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            let [int, term, hup, quit] = &mut signals;
-            let (Ok((_, int)), Ok((_, term)), Ok((_, hup)), Ok((_, quit))) = (int, term, hup, quit)
-            else {
-                return;
-            };
-            let came = runtime.block_on(async {
-                tokio::select! {
-                    _ = int.recv() => SignalKind::interrupt(),
-                    _ = term.recv() => SignalKind::terminate(),
-                    _ = hup.recv() => SignalKind::hangup(),
-                    _ = quit.recv() => SignalKind::quit(),
-                }
-            });
-            SIGNAL.store(came.as_raw_value(), Ordering::Relaxed);
-            thread::sleep(PATIENCE);
-            let set = set();
-            if let Some(daemon) = set.daemon {
-                // It may have ended by itself.
-                let _ = kill_process(daemon, Signal::KILL);
+    let wait = move || {
+        let [int, term, hup, quit] = &mut signals;
+        let (Ok((_, int)), Ok((_, term)), Ok((_, hup)), Ok((_, quit))) = (int, term, hup, quit)
+        else {
+            return;
+        };
+        let came = runtime.block_on(async {
+            tokio::select! {
+                _ = int.recv() => SignalKind::interrupt(),
+                _ = term.recv() => SignalKind::terminate(),
+                _ = hup.recv() => SignalKind::hangup(),
+                _ = quit.recv() => SignalKind::quit(),
             }
-            if let Some(folder) = &set.folder {
-                let _ = fs::remove_dir_all(folder);
-            }
-            std::process::exit(status().unwrap_or(1));
-        })
-        .map_err(cannot)?;
+        });
+        SIGNAL.store(came.as_raw_value(), Ordering::Relaxed);
+        thread::sleep(PATIENCE);
+        let set = set();
+        if let Some(daemon) = set.daemon {
+            // It may have ended by itself.
+            let _ = kill_process(daemon, Signal::KILL);
+        }
+        if let Some(folder) = &set.folder {
+            let _ = fs::remove_dir_all(folder);
+        }
+        std::process::exit(status().unwrap_or(1));
+    };
+    strake_runtime::spawn_thread("signals", wait).map_err(cannot)?;
     Ok(())
 }
 

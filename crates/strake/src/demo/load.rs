@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::common::errors::Failure;
 use crate::demo::interrupt;
 use crate::demo::oracle::{BLOCK, Oracle, Verdict};
 use crate::demo::target::{Aligned, Target};
@@ -106,8 +107,9 @@ impl Field {
             }
         };
         thread::scope(|scope| {
-            let workers: Vec<_> = (0..SEQUENTIAL_WORKERS).map(|_| scope.spawn(work)).collect();
-            workers.into_iter().try_for_each(joined)
+            let begin = |_| strake_runtime::spawn_scoped_thread(scope, "load", work);
+            let workers: io::Result<Vec<_>> = (0..SEQUENTIAL_WORKERS).map(begin).collect();
+            workers?.into_iter().try_for_each(joined)
         })?;
         if write {
             self.target.flush()?;
@@ -151,31 +153,32 @@ impl Dice {
 
 impl Mixture {
     /// Half writes of 4 to 64 KiB, half reads; a flush now and then.
-    pub(crate) fn start(field: &Field, seed: u64) -> Mixture {
-        let stop = Arc::new(AtomicBool::new(false));
-        let shared = Arc::new(Shared::default());
-        let workers = (0..MIXTURE_WORKERS)
-            .map(|w| {
-                let (field, stop, shared) = (field.clone(), stop.clone(), shared.clone());
-                let mut dice =
-                    Dice((seed ^ (w as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1);
-                thread::spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
-                        if let Err(error) = step(&field, w, &mut dice) {
-                            let mut trouble = shared.trouble.lock().expect("never held in a panic");
-                            trouble.get_or_insert(error.to_string());
-                            return;
-                        }
-                        shared.requests.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn start(field: &Field, seed: u64) -> Result<Mixture, Failure> {
+        // Those that have begun end with it.
+        let mut mixture = Mixture {
+            stop: Arc::default(),
+            workers: Vec::new(),
+            shared: Arc::default(),
+        };
+        for w in 0..MIXTURE_WORKERS {
+            let field = field.clone();
+            let (stop, shared) = (mixture.stop.clone(), mixture.shared.clone());
+            let mut dice = Dice((seed ^ (w as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1);
+            let work = move || {
+                while !stop.load(Ordering::Relaxed) {
+                    if let Err(error) = step(&field, w, &mut dice) {
+                        let mut trouble = shared.trouble.lock().expect("never held in a panic");
+                        trouble.get_or_insert(error.to_string());
+                        return;
                     }
-                })
-            })
-            .collect();
-        Mixture {
-            stop,
-            workers,
-            shared,
+                    shared.requests.fetch_add(1, Ordering::Relaxed);
+                }
+            };
+            let worker = strake_runtime::spawn_thread("load", work);
+            let worker = worker.map_err(|error| Failure::io("beginning the load", &error))?;
+            mixture.workers.push(worker);
         }
+        Ok(mixture)
     }
     /// Requests answered so far.
     pub(crate) fn requests(&self) -> u64 {

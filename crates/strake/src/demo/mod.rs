@@ -366,7 +366,7 @@ impl Play {
     /// measured.
     fn lose_a_member(&mut self) -> Result<(), Failure> {
         self.stage.priority(1)?;
-        let load = Mixture::start(&self.field, 1);
+        let load = Mixture::start(&self.field, 1)?;
         self.let_run(&load, self.plan.phase / 2)?;
         let victim = self.stage.files[VICTIM].clone();
         std::fs::remove_file(&victim).map_err(|e| Failure::io("removing a member", &e))?;
@@ -389,7 +389,7 @@ impl Play {
 
     /// The spare takes over, under load.
     fn rebuild(&mut self) -> Result<(), Failure> {
-        let load = Mixture::start(&self.field, 2);
+        let load = Mixture::start(&self.field, 2)?;
         self.stage.priority(100)?;
         self.stage.job("rebuild", "start")?;
         let mut bar = Bar::new("rebuild under load", 0, self.quiet);
@@ -419,7 +419,7 @@ impl Play {
     }
 
     fn kill_the_daemon(&mut self) -> Result<(), Failure> {
-        let load = Mixture::start(&self.field, 3);
+        let load = Mixture::start(&self.field, 3)?;
         self.let_run(&load, self.plan.phase / 2)?;
         self.stage.kill_daemon()?;
         self.report.daemon_kills = 1;

@@ -136,14 +136,12 @@ impl Connection {
             dead: AtomicBool::new(false),
         });
         let shared = Arc::clone(&connection);
-        std::thread::Builder::new()
-            .name("nbd replies".to_owned())
-            .spawn(move || {
-                // Why it ended does not matter: all waiting threads learn that it did.
-                let _ = shared.read_replies(reader);
-                shared.dead.store(true, Ordering::SeqCst);
-                locked(&shared.waiting).clear();
-            })?;
+        strake_runtime::spawn_thread("nbd replies", move || {
+            // Why it ended does not matter: all waiting threads learn that it did.
+            let _ = shared.read_replies(reader);
+            shared.dead.store(true, Ordering::SeqCst);
+            locked(&shared.waiting).clear();
+        })?;
         Ok(connection)
     }
 

@@ -24,7 +24,7 @@ use strake_runtime::{Device, DeviceError, MemberImage, OpenMode};
 
 use crate::api::{MemberJson, ScanDeviceJson, ScanJson, SetAsideJson};
 use crate::common::errors::{Code, Failure};
-use crate::common::{partly, quoted, size};
+use crate::common::{quoted, size};
 use crate::drives::aside::{copies, cut_off};
 use crate::drives::machine::answering;
 use crate::drives::machine::looks::Looks;
@@ -732,15 +732,10 @@ pub(crate) fn scan(paths: &[PathBuf]) -> Scan {
 
 /// Refuses devices that do not answer: what is to be done with them would wait for them.
 pub(crate) fn answering(looks: &Looks, paths: &[PathBuf]) -> Result<(), Failure> {
-    let answers = looks.each(paths, |path| drop(look(path)));
-    match (answers.no_thread, answers.silent) {
-        (Some(error), silent) => {
-            let silent = partly::all(&silent);
-            let found = format!("there is no thread to look at {silent}: {error}");
-            Err(Failure::new(Code::MemoryShort, found))
-        }
-        (None, silent) if silent.is_empty() => Ok(()),
-        (None, silent) => Err(answering::refused(&silent)),
+    let answers = looks.each(paths, |path| drop(look(path))).all_asked()?;
+    match answers.silent {
+        silent if silent.is_empty() => Ok(()),
+        silent => Err(answering::refused(&silent)),
     }
 }
 

@@ -12,8 +12,8 @@ use strake_format::unreadable;
 use strake_format::{ArrayUuid, Layout, MapPage, MemberUuid, Superblock, UnreadableList};
 use strake_runtime::{Device, OpenMode};
 
+use crate::drives::machine::looks::{Answers, Looks};
 use crate::drives::machine::stack::Stack;
-use crate::drives::machine::sysfs;
 use crate::drives::pool;
 
 /// What a device carries of an array.
@@ -51,14 +51,24 @@ impl Remains {
     }
 }
 
-/// What these devices carry of the array; the same device under two names counts once.
-pub(crate) fn look(paths: &[PathBuf], array: ArrayUuid, layout: &Layout) -> Vec<Remains> {
-    let found = sysfs::each_once(paths)
-        .filter_map(|path| look_at(path, array, layout))
-        .filter(|remains| remains.member.is_some())
-        .collect();
+/// What these devices carry of the array; the same device under two names counts once. One that
+/// does not answer is not waited for.
+pub(crate) fn look(
+    looks: &Looks,
+    paths: &[PathBuf],
+    array: ArrayUuid,
+    layout: &Layout,
+) -> Answers<Remains> {
+    let layout = *layout;
+    let answers = looks.each(paths, move |path| look_at(path, array, &layout));
+    let found = answers.found.into_iter().flatten();
+    let found = found.filter(|remains| remains.member.is_some()).collect();
     let once = Stack::default().each_drive_once(found, |r| r.member, |r| &r.path);
-    once.into_iter().map(|(remains, _)| remains).collect()
+    Answers {
+        found: once.into_iter().map(|(remains, _)| remains).collect(),
+        silent: answers.silent,
+        no_thread: answers.no_thread,
+    }
 }
 
 /// What one device carries of the array, which may be nothing; None where it cannot be read. A

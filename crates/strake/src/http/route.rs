@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 
 use crate::api::{CreatedJson, VolumeCreatedJson};
 use crate::common::errors::{Code, Failure};
+use crate::daemon::rounds;
 use crate::daemon::service::Service;
 
 pub(super) type Shared = State<Arc<Service>>;
@@ -262,6 +263,5 @@ pub(super) fn own<A: JsonSchema, H: Handler<T, Arc<Service>>, T: 'static>(
 pub(super) async fn blocking<T: Send + 'static>(
     act: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    let done = tokio::task::spawn_blocking(act).await;
-    done.map_err(|error| Failure::new(Code::Internal, format!("the request ended: {error}")))
+    rounds::done(act).await
 }

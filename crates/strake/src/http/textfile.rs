@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
 use crate::daemon::events::Happened;
+use crate::daemon::rounds;
 use crate::daemon::service::Service;
 use crate::http::metrics;
 
@@ -50,11 +51,8 @@ impl Textfile {
         loop {
             ticks.tick().await;
             let (file, of) = (self.clone(), Arc::clone(&service));
-            let written = tokio::task::spawn_blocking(move || file.write(&metrics::text(&of)));
-            let written = match written.await {
-                Ok(written) => written,
-                Err(error) => Err(io::Error::other(error)),
-            };
+            let written = rounds::done(move || file.write(&metrics::text(&of))).await;
+            let written = written.unwrap_or_else(|failure| Err(io::Error::other(failure.found)));
             let path = self.path.display();
             let news = match written {
                 Ok(()) if failing => Happened {
@@ -94,8 +92,7 @@ impl Textfile {
             *ended = true;
             fs::remove_file(&self.path)
         };
-        let removed = tokio::task::spawn_blocking(remove);
-        match tokio::time::timeout(END_PATIENCE, removed).await {
+        match tokio::time::timeout(END_PATIENCE, rounds::done(remove)).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(error))) if error.kind() == io::ErrorKind::NotFound => {}
             other => tracing::warn!(path, ?other, "the file of the metrics stays, and is stale"),

@@ -14,7 +14,7 @@ use crate::rig::{Rig, STRAKE, skipped};
 const NBD: &[&str] = &["--export", "nbd"];
 
 /// Overwrites what lies at both ends of a member, as a partitioning tool would, and more of it.
-fn destroy(path: &str, head_bytes: usize) {
+pub(crate) fn destroy(path: &str, head_bytes: usize) {
     let file = File::options().write(true).open(path).expect("opened");
     let tail = 256 << 10;
     let len = file.metadata().expect("a size").len();
@@ -25,7 +25,7 @@ fn destroy(path: &str, head_bytes: usize) {
 }
 
 /// Enough for the superblock, not for the region map.
-const HEAD: usize = 64 << 10;
+pub(crate) const HEAD: usize = 64 << 10;
 /// The region map, too.
 const HEAD_AND_MAP: usize = 1 << 20;
 

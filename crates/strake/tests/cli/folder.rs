@@ -115,3 +115,35 @@ fn a_daemon_without_arrays_ends_where_another_one_has_its_folder() {
         status.map_or(true, |text| text.contains(") Z "))
     });
 }
+
+/// The daemon did not start: "File exists".
+#[test]
+fn files_in_place_of_folders_of_the_daemon_are_set_aside_and_named() {
+    let mut rig = Rig::new();
+    fs::create_dir(rig.dir()).expect("made");
+    let folders = ["nbd", "arrays", "volumes", "placement", "alerts"];
+    for name in folders {
+        fs::write(rig.dir().join(name), name).expect("written");
+    }
+    rig.start_daemon();
+    rig.create("data", "1", &["--export", "nbd"], &rig.files(2))
+        .ok();
+    rig.run(&["set", "data", "memory_limit=1G"]).ok();
+    rig.run(&["volume", "create", "data", "v", "--size", "8M"])
+        .ok();
+    let events = rig.events();
+    for name in folders {
+        let path = rig.dir().join(name);
+        let kept = format!("{}.damaged", path.display());
+        assert_eq!(fs::read_to_string(&kept).ok().as_deref(), Some(name));
+        let is = |e: &&serde_json::Value| {
+            e["event"] == "state_damaged"
+                && e["cause"].to_string().contains(&path.display().to_string())
+                && e["effect"].to_string().contains(&kept)
+        };
+        assert!(events.iter().any(|e| is(&e)), "{name}: {events:?}");
+    }
+    rig.stop_daemon();
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+}

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::config::{HEAD, destroy};
 use crate::manager;
 use crate::rig::{self, Rig, Run, STRAKE};
 
@@ -635,4 +636,153 @@ fn commands_without_a_daemon_end_although_a_device_of_the_machine_hangs_and_name
     // Of what is not found it is not known that it is not there.
     let absent = all_within(&rig, 60, &[&["show", "old"]]).remove(0);
     assert!(absent.err.contains("device-silent"), "{absent:?}");
+}
+
+/// All devices were read by the thread of the request, which waited for the one that hangs.
+#[test]
+fn a_restore_passes_devices_that_hang_and_names_them_where_they_may_be_what_is_missing() {
+    if !rig::is_root() {
+        return rig::skipped("only root can freeze a file system");
+    }
+    let mut rig = Rig::new();
+    let (data, other) = (rig.files_called("d", 2), rig.files_called("o", 2));
+    let shelf = rig.file("shelf", 64 << 20);
+    rig.start_daemon();
+    let none = &["--export", "none"];
+    rig.create("data", "1", none, &data).ok();
+    rig.create("other", "1", none, &other).ok();
+    rig.run(&["pool", "create", "p", &shelf]).ok();
+    let file = rig.path("backup.json");
+    rig.run(&["config", "backup", &file]).ok();
+    rig.run(&["stop", "--all"]).ok();
+    for path in data.iter().chain(&other).chain([&shelf]) {
+        destroy(path, HEAD);
+    }
+    let Some(hung) = HungDevice::new(&rig) else {
+        return;
+    };
+    let path = hung.path.as_str();
+    let moved = rig.path("backup-moved.json");
+    let text = std::fs::read_to_string(&file).expect("written");
+    std::fs::write(&moved, text.replace(&shelf, path)).expect("written");
+    let slot = format!("1={path}");
+    let of_it: [&[&str]; 3] = [
+        &[
+            "config",
+            "restore",
+            &file,
+            "data",
+            "--device",
+            path,
+            "--dry-run",
+        ],
+        &["config", "restore", &file, "data", "--slot", &slot, "-y"],
+        &["config", "restore", &moved, "p", "-y"],
+    ];
+    for (run, args) in all_within(&rig, 60, &of_it).into_iter().zip(of_it) {
+        assert!(run.err.contains("device-silent"), "{args:?}: {run:?}");
+        assert!(run.err.contains(path), "{args:?}: {run:?}");
+        assert_eq!(run.code, 4, "{args:?}: {run:?}");
+    }
+    // It is one of the devices that the daemon knows.
+    let known = std::fs::read_to_string(rig.dir().join("known-files.json")).expect("kept");
+    let mut known: Vec<String> = serde_json::from_str(&known).expect("a list");
+    known.push(path.to_owned());
+    let known = serde_json::to_string(&known).expect("text");
+    std::fs::write(rig.dir().join("known-files.json"), known).expect("written");
+    let taken = format!("{}.taken", data[1]);
+    std::fs::rename(&data[1], &taken).expect("ours");
+    let restore = ["config", "restore", &file, "data", "-y"];
+    let run = within(&rig, 60, &restore).refused(4, "device-silent");
+    let found = run.json_error()["found"].to_string();
+    let silent = format!("{path}: no answer, perhaps a member");
+    assert!(
+        found.contains("slot 1") && found.contains(&silent),
+        "{found}"
+    );
+    within(&rig, 60, &["config", "restore", &file, "other", "-y"]).ok();
+    within(&rig, 60, &["config", "restore", &file, "p", "-y"]).ok();
+    std::fs::rename(&taken, &data[1]).expect("ours");
+    within(&rig, 60, &restore).ok();
+    rig.until_state("other", "optimal");
+    drop(hung);
+    rig.stop_daemon();
+}
+
+/// A command had a thread in a change that did not end, and could not end itself; a daemon waited
+/// for its lock for good. No signal ended them.
+#[test]
+fn a_daemon_and_commands_without_one_end_although_the_state_folder_hangs() {
+    if !rig::is_root() {
+        return rig::skipped("only root can freeze a file system");
+    }
+    let rig = Rig::new();
+    let d = rig.files(6);
+    let Some(mut freezer) = Freezer::at(&rig, rig.dir()) else {
+        return;
+    };
+    let none = &["--export", "none"];
+    rig.create("old", "1", none, &d[..2]).ok();
+    rig.create("gone", "1", none, &d[2..4]).ok();
+    rig.run(&["set", "old", "memory_limit=1G"]).ok();
+    std::fs::write(rig.dir().join("lock"), "").expect("as a daemon before left it");
+    freezer.freeze();
+    let folder = rig.dir().display().to_string();
+    let begin: [&[&str]; 3] = [
+        &["daemon", "--no-devices"],
+        &["start", "old", "--foreground", "--export", "none"],
+        &["set", "old", "memory_limit=2G"],
+    ];
+    for (run, args) in all_within(&rig, 60, &begin).into_iter().zip(begin) {
+        assert!(run.err.contains(&folder), "{args:?}: {run:?}");
+        match args[0] {
+            "set" => assert!(run.err.contains("not answered for 15 seconds"), "{run:?}"),
+            _ => assert!(run.err.contains("state-dir-silent"), "{args:?}: {run:?}"),
+        }
+        assert_ne!(run.code, 0, "{args:?}: {run:?}");
+    }
+    let changes: [&[&str]; 5] = [
+        &[
+            "create", "new", "--level", "1", "--export", "none", &d[4], &d[5],
+        ],
+        &["rename", "old", "older"],
+        &["destroy", "gone", "-y"],
+        &["show"],
+        &["status"],
+    ];
+    let all = all_within(&rig, 60, &changes);
+    freezer.thaw();
+    for (run, args) in all.iter().zip(changes) {
+        let done = [0, 7, 9].contains(&run.code);
+        assert!(done || run.err.contains(&folder), "{args:?}: {run:?}");
+    }
+    rig.run(&["set", "older", "memory_limit=2G"]).ok();
+}
+
+/// They were stopped one after the other: those behind one that hangs after ten minutes.
+#[test]
+fn one_array_that_hangs_holds_up_the_stop_of_no_other() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let none = &["--export", "none"];
+    for name in ["a", "b", "c"] {
+        rig.create(name, "1", none, &rig.files_called(name, 2)).ok();
+    }
+    let Some(mut holder) = manager::hold(manager::thread(&rig, "strake-a-0")) else {
+        return rig::skipped("no thread may be traced here");
+    };
+    let stop = spawn(&rig, &["stop", "--all"]);
+    for name in ["b", "c"] {
+        rig.until_state(name, "stopped");
+    }
+    // It goes on when the one that traces it ends.
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends");
+    let stopped = stop.wait_with_output().expect("works");
+    assert!(stopped.status.success(), "{stopped:?}");
+    let said = String::from_utf8_lossy(&stopped.stdout).into_owned();
+    let named = |line: &str| line.get(10..11).map(str::to_owned);
+    let names: Vec<String> = said.lines().filter_map(named).collect();
+    assert_eq!(names, ["a", "b", "c"], "{said}");
+    rig.stop_daemon();
 }

@@ -207,22 +207,40 @@ fn an_array_that_this_process_could_not_serve_is_refused_before_anything_is_writ
     }
 }
 
-/// A memory cgroup with so many bytes; None where this user or this machine cannot make one.
+/// A cgroup with a limit; None where this user or this machine cannot make one.
 struct Cgroup(std::path::PathBuf);
 
 impl Cgroup {
+    /// Of so many bytes of memory.
     fn new(rig: &Rig, bytes: u64) -> Option<Cgroup> {
-        let name = rig.dir().parent()?.file_name()?.to_owned();
         let kinds = [
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
             ("/sys/fs/cgroup", "memory.max"),
         ];
+        Cgroup::of(rig, kinds, bytes)
+    }
+    /// Of so many threads and processes.
+    fn of_pids(rig: &Rig, most: u64) -> Option<Cgroup> {
+        let kinds = [
+            ("/sys/fs/cgroup/pids", "pids.max"),
+            ("/sys/fs/cgroup", "pids.max"),
+        ];
+        Cgroup::of(rig, kinds, most)
+    }
+    /// Before the arguments of a program that is to be in it.
+    fn enter(&self) -> [String; 4] {
+        let procs = self.0.join("cgroup.procs").display().to_string();
+        let enter = format!("echo $$ > {procs} && exec \"$@\"");
+        ["sh".into(), "-c".into(), enter, "sh".into()]
+    }
+    fn of(rig: &Rig, kinds: [(&str, &str); 2], most: u64) -> Option<Cgroup> {
+        let name = rig.dir().parent()?.file_name()?.to_owned();
         kinds.into_iter().find_map(|(root, limit)| {
             let cgroup = Cgroup(Path::new(root).join(&name));
             fs::create_dir(&cgroup.0).ok()?;
             let limited = cgroup.0.join(limit);
             let file = fs::OpenOptions::new().write(true).open(limited);
-            let written = file.and_then(|mut file| file.write_all(bytes.to_string().as_bytes()));
+            let written = file.and_then(|mut file| file.write_all(most.to_string().as_bytes()));
             written.ok().map(|()| cgroup)
         })
     }
@@ -272,9 +290,7 @@ fn clients_of_one_array_do_not_take_the_memory_of_all() {
     let Some(cgroup) = Cgroup::new(&rig, 512 << 20) else {
         return rig::skipped("no memory cgroup can be made here");
     };
-    let procs = cgroup.0.join("cgroup.procs").display().to_string();
-    let enter = format!("echo $$ > {procs} && exec \"$@\"");
-    rig.start_daemon_by(&["sh", "-c", &enter, "sh"], &[]);
+    rig.start_daemon_by(&cgroup.enter().each_ref().map(String::as_str), &[]);
     let (a, b) = (rig.files_called("a", 3), rig.files_called("b", 3));
     rig.create("a", "5", &["--export", "nbd"], &a).ok();
     rig.create("b", "5", &["--export", "nbd"], &b).ok();
@@ -376,10 +392,227 @@ fn clients_of_an_array_leave_descriptors_to_administration() {
     );
     within(&rig, 30, &["fail", "a", "0"]).ok();
     assert!(
-        rig.log().contains("NBD clients are refused"),
+        rig.log().contains("an NBD client is refused"),
         "{}",
         rig.log()
     );
     drop(clients.stdin.take());
     clients.wait().expect("it ends");
+}
+
+/// Runs a daemon by a program, until it answers or ends: its exit code if it ended, and its log.
+fn begun(rig: &Rig, by: &[String], strake: &str) -> (Option<i32>, String) {
+    let log = rig.path("begun.log");
+    let file = fs::File::create(&log).expect("made");
+    let mut child = Command::new(&by[0])
+        .args(&by[1..])
+        .args([strake, "--json", "daemon", "--no-devices"])
+        .env("STRAKE_DIR", rig.dir())
+        .stderr(file)
+        .spawn()
+        .expect("it runs");
+    let mut ended = None;
+    rig.until("the daemon to answer or to end", || {
+        ended = child.try_wait().expect("ours");
+        ended.is_some() || UnixStream::connect(rig.dir().join("api.sock")).is_ok()
+    });
+    if ended.is_none() {
+        assert!(rig::end(child), "it ends when it is asked to");
+    }
+    let log = fs::read_to_string(log).expect("written");
+    (ended.and_then(|status| status.code()), log)
+}
+
+/// A thread that could not be made was a panic, and where it was not: want of memory.
+#[test]
+fn a_daemon_that_can_make_too_few_threads_is_refused_with_what_ran_out_and_never_panics() {
+    let rig = Rig::new();
+    let mut refused = 0;
+    for most in [1, 2, 3, 4, 6, 8, 10, 12, 16] {
+        let Some(cgroup) = Cgroup::of_pids(&rig, most) else {
+            return rig::skipped("no cgroup of pids can be made here");
+        };
+        let (code, log) = begun(&rig, &cgroup.enter(), rig::STRAKE);
+        assert!(!log.contains("panicked"), "{most}: {log}");
+        if let Some(code) = code {
+            assert_eq!(code, 4, "{most}: {log}");
+            assert!(log.contains("threads-short"), "{most}: {log}");
+            assert!(log.contains("errno 11"), "{most}: {log}");
+            assert!(log.contains(&format!("of pids.max {most} in")), "{log}");
+            refused += 1;
+        }
+    }
+    assert!((4..9).contains(&refused), "{refused} of 9 were refused");
+}
+
+#[test]
+fn the_limit_of_a_users_processes_is_named() {
+    if !rig::is_root() || !rig::has("setpriv") || !rig::has("prlimit") {
+        return rig::skipped("it needs root, setpriv and prlimit");
+    }
+    let rig = Rig::new();
+    // No other process has it.
+    let user = 60_000 + std::process::id() % 5000;
+    std::os::unix::fs::chown(rig.folder.path(), Some(user), Some(user)).expect("root may");
+    // The binary lies where that user may not go, perhaps.
+    let program = rig.path("strake");
+    fs::copy(rig::STRAKE, &program).expect("copied");
+    let user = user.to_string();
+    let by = [
+        "setpriv",
+        "--reuid",
+        &user,
+        "--regid",
+        &user,
+        "--clear-groups",
+        "prlimit",
+    ];
+    let by: Vec<String> = by
+        .into_iter()
+        .chain(["--nproc=3:3"])
+        .map(String::from)
+        .collect();
+    let (code, log) = begun(&rig, &by, &program);
+    assert_eq!(code, Some(4), "{log}");
+    assert!(log.contains("threads-short"), "{log}");
+    let named = format!("RLIMIT_NPROC 3 of user {user}");
+    assert!(log.contains(&named) && !log.contains("panicked"), "{log}");
+}
+
+#[test]
+fn an_array_that_can_have_too_few_threads_is_refused_alone() {
+    let mut rig = Rig::new();
+    let Some(cgroup) = Cgroup::of_pids(&rig, 60) else {
+        return rig::skipped("no cgroup of pids can be made here");
+    };
+    let by = cgroup.enter();
+    rig.start_daemon_by(&by.each_ref().map(String::as_str), &["--shards", "4"]);
+    let create = |n: usize| {
+        let name = format!("a{n}");
+        let devices = rig.files_called(&name, 2);
+        let mut args = vec!["create", &name, "--level", "1", "--export", "nbd"];
+        args.extend(devices.iter().map(String::as_str));
+        within(&rig, 60, &args)
+    };
+    let mut made = 0;
+    while made < 12 {
+        let run = create(made);
+        if run.code != 0 {
+            let run = run.refused(4, "threads-short");
+            assert!(run.err.contains("of pids.max 60 in"), "{run:?}");
+            break;
+        }
+        made += 1;
+    }
+    assert!((1..12).contains(&made), "{made} of 12 were made");
+    // Threads of the kernel that flush may take the last ones for a moment, and end when they are
+    // idle.
+    let done = |args: &[&str]| within(&rig, 60, args).code == 0;
+    rig.until("room for a request", || done(&["show"]));
+    let all = within(&rig, 60, &["show"]).ok().json();
+    let all = all.as_array().expect("a list").clone();
+    assert_eq!(all.len(), made, "nothing was written for the last: {all:?}");
+    assert!(
+        all.iter().all(|array| array["state"] == "optimal"),
+        "{all:?}"
+    );
+    rig.until("an array to be stopped", || done(&["stop", "a0"]));
+    rig.until("there to be room", || create(12).code == 0);
+    let log = rig.log();
+    assert!(!log.contains("panicked"), "{log}");
+    rig.stop_daemon();
+}
+
+#[test]
+fn an_array_goes_on_where_threads_run_out_and_commands_are_refused_with_the_cause() {
+    let mut rig = Rig::new();
+    let Some(cgroup) = Cgroup::of_pids(&rig, 200) else {
+        return rig::skipped("no cgroup of pids can be made here");
+    };
+    let limit = |most: &str| fs::write(cgroup.0.join("pids.max"), most).expect("ours");
+    rig.start_daemon_by(&cgroup.enter().each_ref().map(String::as_str), &[]);
+    rig.create("a", "1", &["--export", "nbd"], &rig.files(2))
+        .ok();
+    if rig.qemu_io("a", &["write 0 4M", "flush"]).is_none() {
+        return;
+    }
+    let uri = format!("nbd+unix:///?socket={}", rig.nbd("a").display());
+    let writer = Command::new("qemu-io")
+        .args(["-f", "raw", "-c", "write -P 7 0 1M", "-c", "sleep 15000"])
+        .args(["-c", "write -P 8 1M 1M", "-c", "flush", &uri])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    // Long enough for those of the kernel's threads that are idle to end, and not for the pause.
+    let pause = |ms| std::thread::sleep(std::time::Duration::from_millis(ms));
+    pause(9000);
+    let there = |_| {
+        pause(20);
+        let there = fs::read_to_string(cgroup.0.join("pids.current")).expect("counted");
+        there.trim().parse::<u64>().expect("a number")
+    };
+    let least = (0..100).map(there).min();
+    limit(&least.expect("some").to_string());
+    // A command needs a thread; it is refused with what ran out.
+    within(&rig, 60, &["show", "a"]).refused(4, "threads-short");
+    let written = writer.wait_with_output().expect("it ends");
+    assert!(written.status.success(), "{written:?}");
+    limit("200");
+    rig.qemu_io("a", &["read -P 7 0 1M", "read -P 8 1M 1M"]);
+    assert_eq!(rig.show("a")["state"], "optimal", "{}", rig.log());
+    let out = |e: &serde_json::Value| e["event"] == "member_out";
+    assert!(!rig.events().iter().any(out), "{:?}", rig.events());
+    assert!(!rig.log().contains("panicked"), "{}", rig.log());
+    rig.stop_daemon();
+}
+
+/// By default any of them ends a process.
+#[test]
+fn signals_without_a_meaning_end_no_daemon_and_reach_its_programs_as_usual() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let pid = rig.daemon_pid().to_string();
+    for name in [
+        "USR1", "USR2", "ALRM", "VTALRM", "PROF", "IO", "PWR", "STKFLT", "XCPU", "XFSZ", "34", "64",
+    ] {
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.expect("works").success(), "{name}");
+        assert_eq!(within(&rig, 30, &["show"]).code, 0, "{name}: {}", rig.log());
+    }
+    // What is ignored stays so in a program that is begun; what is caught does not.
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let ignored = |status: &str| {
+        let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+        u64::from_str_radix(ignored.expect("a line").trim(), 16).expect("a number")
+    };
+    let inherited = fs::read_to_string("/proc/self/status").expect("it runs");
+    let sent = [10, 12, 14, 16, 24, 25, 26, 27, 29, 30, 34, 64];
+    let sent: u64 = sent.map(|number| 1 << (number - 1)).iter().sum();
+    assert_eq!(ignored(&status) & !ignored(&inherited) & sent, 0);
+    rig.stop_daemon();
+}
+
+#[test]
+fn an_array_without_inotify_serves_and_the_log_says_what_is_not_noticed() {
+    let forbid = "echo 0 > /proc/sys/user/max_inotify_instances && exec \"$@\"";
+    let by = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "sh",
+        "-c",
+        forbid,
+        "sh",
+    ];
+    let tried = Command::new(by[0]).args(&by[1..]).arg("true").status();
+    if !rig::is_root() || !tried.is_ok_and(|status| status.success()) {
+        return rig::skipped("inotify cannot be forbidden by a user namespace here");
+    }
+    let mut rig = Rig::new();
+    rig.start_daemon_by(&by, &[]);
+    rig.create("a", "1", &["--export", "nbd"], &rig.files(2))
+        .ok();
+    assert!(rig.log().contains("no inotify"), "{}", rig.log());
+    rig.qemu_io("a", &["write -P 7 0 1M", "read -P 7 0 1M"]);
+    rig.stop_daemon();
 }

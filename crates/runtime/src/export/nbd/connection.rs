@@ -17,6 +17,7 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Display;
 use std::io::{self, BufReader, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::num::NonZeroU32;
@@ -39,6 +40,7 @@ use crate::export::{InFlight, Place, Target};
 use crate::mail::{Answer, Mail, Peers};
 use crate::memory;
 use crate::memory::buffers::Share;
+use crate::thread::begin::spawn_scoped;
 
 /// Largest engine request.
 const PART: u32 = 1 << 20;
@@ -52,12 +54,14 @@ const REQUESTS_MAX: NonZeroU32 = NonZeroU32::new(256).expect("not zero");
 const EXTENTS_MAX: u32 = 4096;
 
 /// Negotiates, then serves until the client leaves or the stream ends. `has_agreed` learns that the
-/// negotiation is over; it is false for a connection that is to end all the same.
+/// negotiation is over; it is false for a connection that is to end all the same. `refused` learns
+/// why a client is not served.
 pub(super) fn serve(
     stream: &UnixStream,
     target: &Target,
     shard: ShardNo,
     has_agreed: impl FnOnce() -> bool,
+    refused: impl Fn(&dyn Display),
 ) -> io::Result<()> {
     let mut hurried = Hurried::new(stream, NEGOTIATION);
     let Some((agreed, last)) = negotiate(&mut hurried, target)? else {
@@ -67,8 +71,7 @@ pub(super) fn serve(
     let _reserved = match memory::reserve_for_client(bytes.iter().sum()) {
         Ok(reserved) => reserved,
         Err(error) => {
-            let (array, client) = (&target.name, super::client_of(stream));
-            tracing::warn!(array, client, %error, "an NBD client is refused");
+            refused(&error);
             return Ok(());
         }
     };
@@ -82,9 +85,7 @@ pub(super) fn serve(
     let (out, outgoing) = channel();
     std::thread::scope(|scope| {
         let writer = Writer::new(stream, Arc::clone(&share), agreed.structured);
-        let spawned = std::thread::Builder::new()
-            .name("strake-nbd-out".into())
-            .spawn_scoped(scope, move || writer.run(&outgoing));
+        let spawned = spawn_scoped(scope, "strake-nbd-out", move || writer.run(&outgoing));
         let mut reader = Reader {
             input: BufReader::with_capacity(4096, stream),
             target,
@@ -96,7 +97,13 @@ pub(super) fn serve(
             zeros: OnceCell::new(),
             places: InFlight::new(REQUESTS_MAX),
         };
-        let served = spawned.and_then(|_| reader.run());
+        let served = match spawned {
+            Ok(_) => reader.run(),
+            Err(error) => {
+                refused(&error);
+                Ok(())
+            }
+        };
         // The writer ends when the last request in flight has been answered.
         drop(reader);
         served

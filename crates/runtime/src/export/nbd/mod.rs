@@ -18,6 +18,7 @@ mod negotiate;
 pub mod wire;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
@@ -26,19 +27,22 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use strake_engine::units::ShardNo;
 
 use super::Target;
 use crate::memory::budget::check_descriptors_for_client;
+use crate::thread::begin::spawn;
 
 /// Connections at once; each may hold as much memory as `connection` says.
 const CONNECTIONS_MAX: usize = 32;
 /// How long a file system is waited for.
 const FILES_PATIENCE: Duration = Duration::from_secs(15);
+/// The log has one refused client in this time.
+const REFUSALS_PERIOD: Duration = Duration::from_secs(10);
 /// How long a stop waits for its socket's file system, and for clients to read their answers.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -73,6 +77,29 @@ struct Shared {
     target: Mutex<Arc<Target>>,
     state: Mutex<State>,
     ended: Condvar,
+    refusals: Mutex<Refusals>,
+}
+
+/// Refused clients in the log: a client that connects in a loop would fill it.
+#[derive(Debug, Default)]
+struct Refusals {
+    /// When the server logged one last.
+    logged: Option<Instant>,
+    /// Refusals since then.
+    left_out: u64,
+}
+
+impl Refusals {
+    /// How many the log left out before this one; `None` if it leaves this one out, too.
+    fn next(&mut self, now: Instant) -> Option<u64> {
+        let is_early = |logged| now < logged + REFUSALS_PERIOD;
+        if self.logged.is_some_and(is_early) {
+            self.left_out += 1;
+            return None;
+        }
+        self.logged = Some(now);
+        Some(std::mem::take(&mut self.left_out))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +156,22 @@ impl Shared {
             .lock()
             .expect("no thread panics with the list of connections")
     }
+    /// Logs that the server refuses a client, once in a period.
+    fn refused(&self, stream: &UnixStream, why: &dyn Display) {
+        let refusals = self.refusals.lock();
+        let next = refusals
+            .unwrap_or_else(PoisonError::into_inner)
+            .next(Instant::now());
+        let Some(left_out) = next else { return };
+        let (array, client) = (self.target().name.clone(), client_of(stream));
+        match left_out {
+            0 => tracing::warn!(array, client, error = %why, "an NBD client is refused"),
+            left_out => tracing::warn!(
+                array, client, error = %why, left_out,
+                "an NBD client is refused, and others were before"
+            ),
+        }
+    }
 }
 
 impl Server {
@@ -139,12 +182,11 @@ impl Server {
             target: Mutex::new(Arc::new(target)),
             state: Mutex::default(),
             ended: Condvar::new(),
+            refusals: Mutex::default(),
         });
         let accepting = {
             let shared = Arc::clone(&shared);
-            std::thread::Builder::new()
-                .name("strake-nbd".into())
-                .spawn(move || accept(&shared))?
+            spawn("strake-nbd", move || accept(&shared))?
         };
         Ok(Server { shared, accepting })
     }
@@ -231,7 +273,7 @@ impl Server {
         let _ = rustix::net::shutdown(listener.as_fd(), rustix::net::Shutdown::Both);
         let _ = self.accepting.join();
         let mut state = self.shared.state();
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         while !state.open.is_empty() {
             let left = patience.saturating_sub(begun.elapsed());
             if left.is_zero() {
@@ -264,12 +306,10 @@ fn in_time<T: Send + 'static>(
     let (sender, receiver) = channel();
     let given_up = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&given_up);
-    std::thread::Builder::new()
-        .name("strake-nbd-file".into())
-        .spawn(move || {
-            // Nothing waits any more for what comes too late.
-            let _ = sender.send(change(&seen));
-        })?;
+    spawn("strake-nbd-file", move || {
+        // Nothing waits any more for what comes too late.
+        let _ = sender.send(change(&seen));
+    })?;
     receiver.recv_timeout(patience).unwrap_or_else(|_| {
         given_up.store(true, Ordering::SeqCst);
         let seconds = patience.as_secs();
@@ -338,10 +378,7 @@ fn accept(shared: &Arc<Shared>) {
             }
         };
         if let Err(error) = check_descriptors_for_client() {
-            if !std::mem::replace(&mut told, true) {
-                let (array, client) = (shared.target().name.clone(), client_of(&stream));
-                tracing::warn!(array, client, %error, "NBD clients are refused for a while");
-            }
+            shared.refused(&stream, &error);
             continue;
         }
         told = false;
@@ -355,15 +392,8 @@ fn accept(shared: &Arc<Shared>) {
             }
             if !state.make_room() {
                 drop(state);
-                let array = shared.target().name.clone();
-                let client = client_of(&stream);
-                let most = CONNECTIONS_MAX;
-                tracing::warn!(
-                    array,
-                    client,
-                    most,
-                    "an NBD client is refused: too many are connected"
-                );
+                let why = format!("{CONNECTIONS_MAX} are connected, and no more may be");
+                shared.refused(&stream, &why);
                 continue;
             }
             state.next += 1;
@@ -378,37 +408,51 @@ fn accept(shared: &Arc<Shared>) {
             );
             number
         };
-        serve_on_thread(shared, number, stream);
+        if let Err(error) = serve_on_thread(shared, number, &stream) {
+            shared.refused(&stream, &error);
+            shared.state().open.remove(&number);
+        }
     }
 }
 
 /// Serves a connection that has a place on a thread of its own.
-fn serve_on_thread(shared: &Arc<Shared>, number: u64, stream: UnixStream) {
+fn serve_on_thread(shared: &Arc<Shared>, number: u64, stream: &UnixStream) -> io::Result<()> {
     let own = Arc::clone(shared);
+    let stream = stream.try_clone()?;
     let target = Target::clone(&shared.target());
     let target = Target {
         geometry: target.shape.now(),
         ..target
     };
     let shard = ShardNo((number % u64::from(target.peers.count())) as u16);
-    let spawned = std::thread::Builder::new()
-        .name("strake-nbd-in".into())
-        .spawn(move || {
-            let agreed = || {
-                let mut state = own.state();
-                let open = state.open.get_mut(&number);
-                let open = open.filter(|open| open.stage == Stage::Negotiating);
-                open.map(|open| open.stage = Stage::Serving).is_some()
-            };
-            if let Err(error) = connection::serve(&stream, &target, shard, agreed) {
-                tracing::debug!(%error, "an NBD connection ended");
-            }
-            let _ = stream.shutdown(Shutdown::Both);
-            own.state().open.remove(&number);
-            own.ended.notify_all();
-        });
-    if let Err(error) = spawned {
-        tracing::warn!(%error, "no thread for an NBD connection");
-        shared.state().open.remove(&number);
+    let serve = move || {
+        let agreed = || {
+            let mut state = own.state();
+            let open = state.open.get_mut(&number);
+            let open = open.filter(|open| open.stage == Stage::Negotiating);
+            open.map(|open| open.stage = Stage::Serving).is_some()
+        };
+        let refused = |why: &dyn Display| own.refused(&stream, why);
+        if let Err(error) = connection::serve(&stream, &target, shard, agreed, refused) {
+            tracing::debug!(%error, "an NBD connection ended");
+        }
+        let _ = stream.shutdown(Shutdown::Both);
+        own.state().open.remove(&number);
+        own.ended.notify_all();
+    };
+    spawn("strake-nbd-in", serve).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_is_refused_again_and_again_has_one_line_of_the_log_in_a_while() {
+        let (mut refusals, begun) = (Refusals::default(), Instant::now());
+        let lines: Vec<u64> = (0..1000)
+            .filter_map(|n| refusals.next(begun + n * REFUSALS_PERIOD / 300))
+            .collect();
+        assert_eq!(lines, [0, 299, 299, 299]);
     }
 }

@@ -37,7 +37,6 @@ pub(super) struct Told {
 
 /// Starts it. It ends with the process, or with the one that listens.
 pub(super) fn start(dir: Dir, delay: Duration, sender: Sender<News>) -> Result<(), Failure> {
-    let thread = std::thread::Builder::new().name("asker".to_owned());
     let ask = move || {
         let mut after = None;
         let mut next = Instant::now();
@@ -60,9 +59,8 @@ pub(super) fn start(dir: Dir, delay: Duration, sender: Sender<News>) -> Result<(
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
         }
     };
-    thread
-        .spawn(ask)
-        .map_err(|e| Failure::io("starting a thread", &e))?;
+    let started = strake_runtime::spawn_thread("asker", ask);
+    started.map_err(|e| Failure::io("asking the daemon", &e))?;
     Ok(())
 }
 

@@ -71,7 +71,6 @@ fn end_by_signals(sender: std::sync::mpsc::Sender<News>) -> Result<(), Failure> 
     let mut term = catch(SignalKind::terminate())?;
     let mut int = catch(SignalKind::interrupt())?;
     let mut hang_up = catch(SignalKind::hangup())?;
-    let waits = std::thread::Builder::new().name("signals".to_owned());
     let wait = move || {
         runtime.block_on(async {
             tokio::select! {
@@ -86,8 +85,8 @@ fn end_by_signals(sender: std::sync::mpsc::Sender<News>) -> Result<(), Failure> 
         let _ = ratatui::try_restore();
         std::process::exit(0);
     };
-    let started = waits.spawn(wait);
-    started.map_err(|e| Failure::io("starting a thread", &e))?;
+    let started = strake_runtime::spawn_thread("signals", wait);
+    started.map_err(|e| Failure::io("waiting for signals", &e))?;
     Ok(())
 }
 

@@ -21,6 +21,7 @@ use tokio::sync::Semaphore;
 use crate::common::shown;
 use crate::daemon::alerts::message::Message;
 use crate::daemon::alerts::ways::{Delivered, Refused};
+use crate::daemon::rounds;
 
 /// Bytes of the output that are kept for the text of a failure.
 const OUTPUT_BYTES_MAX: usize = 512;
@@ -147,14 +148,21 @@ impl Program {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        let start = tokio::task::spawn_blocking(move || {
+        let start = rounds::done(move || {
             let _starting = starting;
             check(Path::new(&program))?;
-            let spawned = command.spawn();
-            spawned.map_err(|error| Refused::for_good(format!("{program}: {error}")))
+            let spawned = command.spawn().map_err(strake_runtime::explained_thread);
+            spawned.map_err(|error| {
+                let why = format!("{program}: {error}");
+                match strake_runtime::is_short_of_threads(&error) {
+                    true => Refused::for_now(why),
+                    false => Refused::for_good(why),
+                }
+            })
         });
-        let started = start.await;
-        started.map_err(|error| Refused::for_now(error.to_string()))?
+        start
+            .await
+            .map_err(|failure| Refused::for_now(failure.found))?
     }
 
     /// Runs it.

@@ -27,10 +27,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use crate::api::{AlertChannelJson, AlertTestJson, EventJson};
 use crate::common::events;
+use crate::common::process::runtime_for_names;
 use crate::common::time::rfc3339;
 use crate::config::alerts::{Channel, Target};
 use crate::daemon::alerts::board::Test;
@@ -71,9 +72,9 @@ impl Alerts {
         let (end, asked) = oneshot::channel();
         let (tell, ended) = channel();
         let (service, channels) = (Arc::clone(service), channels.to_vec());
-        let thread = std::thread::Builder::new().name("alerts".to_owned());
-        let spawned = thread.spawn(move || {
-            match crate::common::process::runtime() {
+        let log = Arc::clone(service.events());
+        let spawned = strake_runtime::spawn_thread("alerts", move || {
+            match runtime_for_names() {
                 Ok(runtime) => {
                     let events = Arc::clone(service.events());
                     let run = Teller::run(service, channels, newest, asked);
@@ -89,7 +90,7 @@ impl Alerts {
             let _ = tell.send(());
         });
         if let Err(error) = spawned {
-            tracing::error!(%error, "there are no alerts");
+            rounds::note(&log, "alerts", &error.to_string(), NONE);
             return None;
         }
         Some(Alerts {
@@ -107,7 +108,7 @@ impl Alerts {
 }
 
 /// A look at the arrays in service; what its panic says where it is none.
-type Looked = JoinHandle<Result<Vec<Seen>, String>>;
+type Looked = rounds::Came<Vec<Seen>>;
 
 /// The task that follows what happens.
 struct Teller {
@@ -187,12 +188,12 @@ impl Teller {
         mut asked: oneshot::Receiver<()>,
     ) {
         let folders = service.dir().alerts();
-        let open = tokio::task::spawn_blocking(move || Spool::open(&folders));
+        let open = rounds::done(move || Spool::open(&folders));
         let (spool, found) = tokio::select! {
             opened = open => match opened {
                 Ok(opened) => opened,
-                Err(error) => {
-                    rounds::note(service.events(), "alerts", &error.to_string(), NONE);
+                Err(failure) => {
+                    rounds::note(service.events(), "alerts", &failure.found, NONE);
                     return;
                 }
             },
@@ -345,8 +346,10 @@ impl Teller {
     }
 
     fn begin_look(&mut self, look: impl FnOnce() -> Vec<Seen> + Send + 'static) {
-        let look = move || rounds::caught(look);
-        self.looking = Some(tokio::task::spawn_blocking(look));
+        match rounds::blocking(look) {
+            Ok(looking) => self.looking = Some(looking),
+            Err(error) => self.looked(Err(error.to_string())),
+        }
     }
 
     /// The end of a look. Of one that panicked nothing is known: all is as the last one saw it.

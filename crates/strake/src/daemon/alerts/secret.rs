@@ -13,10 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
+
+use crate::daemon::rounds;
 
 /// How long the disk may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -137,7 +138,7 @@ pub(super) fn tls(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
 /// What was read, for as long as it is good.
 pub(super) struct Kept<T> {
     value: Option<T>,
-    reading: Option<JoinHandle<Result<T, String>>>,
+    reading: Option<rounds::Came<Result<T, String>>>,
     doubtful: bool,
 }
 
@@ -171,9 +172,10 @@ impl<T: Clone + Send + 'static> Kept<T> {
             return Ok(value.clone());
         }
         // One that hangs is waited for again, so that no more of them hang.
-        let reading = self
-            .reading
-            .get_or_insert_with(|| tokio::task::spawn_blocking(read));
+        let reading = match &mut self.reading {
+            Some(reading) => reading,
+            none => none.insert(rounds::blocking(read).map_err(|error| error.to_string())?),
+        };
         let Ok(done) = tokio::time::timeout(PATIENCE, reading).await else {
             return self.value.clone().ok_or_else(|| {
                 let seconds = PATIENCE.as_secs();
@@ -181,7 +183,7 @@ impl<T: Clone + Send + 'static> Kept<T> {
             });
         };
         self.reading = None;
-        let value = done.map_err(|error| error.to_string())??;
+        let value = done.map_err(|_| "its thread is gone".to_owned())???;
         self.doubtful = false;
         self.value = Some(value.clone());
         Ok(value)

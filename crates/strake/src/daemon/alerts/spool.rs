@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -234,9 +233,7 @@ impl Spool {
             unwritten: Arc::clone(&unwritten),
             failed: false,
         };
-        let spawned = thread::Builder::new()
-            .name("alert spool".to_owned())
-            .spawn(move || writer.run(&asked));
+        let spawned = strake_runtime::spawn_thread("alert spool", move || writer.run(&asked));
         if let Err(error) = &spawned {
             tracing::warn!(%error, "alerts are kept in memory alone");
         }

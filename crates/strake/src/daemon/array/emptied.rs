@@ -221,8 +221,8 @@ impl Running {
             look();
             looks.with(|looks| looks.remove(&device));
         };
-        let thread = std::thread::Builder::new().name("look".to_owned());
-        if thread.spawn(looking).is_err() {
+        // The next look asks it again.
+        if strake_runtime::spawn_thread("look", looking).is_err() {
             self.looks.with(|looks| looks.remove(&device));
         }
     }

@@ -136,9 +136,8 @@ pub(crate) fn user(id: u32) -> Option<String> {
         let _ = found.send(running::opener_of_ublk(id));
     };
     let silent = || format!("/dev/ublkb{id} does not answer");
-    let thread = std::thread::Builder::new().name("look".to_owned());
-    if thread.spawn(look).is_err() {
-        return Some(silent());
+    if let Err(error) = strake_runtime::spawn_thread("look", look) {
+        return Some(format!("what uses /dev/ublkb{id} is not known: {error}"));
     }
     let user = user.recv_timeout(LOOK_PATIENCE);
     user.unwrap_or_else(|_| Some(silent()))

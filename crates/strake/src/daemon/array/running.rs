@@ -438,7 +438,7 @@ struct Teller {
 impl Teller {
     /// Starts the thread. It ends when the array is served no more.
     fn start(mut self, receiver: Receiver<EventRecord>) -> Result<(), Failure> {
-        let thread = std::thread::Builder::new().name(format!("events {}", self.array));
+        let name = format!("events {}", self.array);
         let tell = move || {
             let log = Arc::clone(&self.log);
             let _telling = log.telling();
@@ -447,8 +447,8 @@ impl Teller {
                 rounds.round(|| self.tell(&record));
             }
         };
-        let started = thread.spawn(tell);
-        started.map_err(|e| Failure::io("starting a thread", &e))?;
+        let started = strake_runtime::spawn_thread(name, tell);
+        started.map_err(|e| Failure::io("following the array's events", &e))?;
         Ok(())
     }
 

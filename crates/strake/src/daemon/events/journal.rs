@@ -17,7 +17,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
-use std::thread;
 use std::time::Duration;
 
 use crate::api::EventJson;
@@ -93,9 +92,7 @@ impl Journal {
 
     fn with(mut writer: Writer) -> Journal {
         let (queue, asked) = sync_channel(QUEUE);
-        let spawned = thread::Builder::new()
-            .name("event journal".to_owned())
-            .spawn(move || writer.run(&asked));
+        let spawned = strake_runtime::spawn_thread("event journal", move || writer.run(&asked));
         if let Err(error) = &spawned {
             tracing::warn!(%error, "events are kept in memory alone");
         }

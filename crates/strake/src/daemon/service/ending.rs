@@ -79,20 +79,27 @@ impl Service {
         }
         let (done, ends) = channel();
         let mut left = 0;
+        let mut without_thread = Vec::new();
         for running in self.all_running() {
             let (dir, done) = (self.dir.clone(), done.clone());
             let events = Arc::clone(&self.events);
-            let name = running.name();
+            let (name, array) = (running.name(), Arc::clone(&running));
             let stop = move || {
-                end(&running, &dir, &events);
+                end(&array, &dir, &events);
                 // Nobody may wait any more.
-                let _ = done.send(running.uuid);
+                let _ = done.send(array.uuid);
             };
-            let thread = std::thread::Builder::new().name(format!("stop {name}"));
-            match thread.spawn(stop) {
+            match strake_runtime::spawn_thread(format!("stop {name}"), stop) {
                 Ok(_) => left += 1,
-                Err(error) => tracing::error!(array = %name, %error, "no thread to stop it"),
+                Err(error) => {
+                    tracing::warn!(array = %name, %error, "it stops after the others");
+                    without_thread.push(running);
+                }
             }
+        }
+        for running in without_thread {
+            end(&running, &self.dir, &self.events);
+            locked(&self.running).remove(&running.uuid);
         }
         drop(done);
         let until = Instant::now() + STOP_ALL_PATIENCE;

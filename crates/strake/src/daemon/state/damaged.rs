@@ -94,9 +94,48 @@ impl Dir {
     }
 }
 
+/// A file in place of a folder of state.
+#[derive(Debug)]
+pub(crate) struct InPlaceOf {
+    folder: PathBuf,
+    kept: io::Result<String>,
+}
+
+impl Dir {
+    /// Sets files aside that lie where folders of state are to be.
+    pub(crate) fn set_files_aside(&self) -> Vec<InPlaceOf> {
+        let here = ["arrays", "nbd", "volumes"].map(|name| self.path().join(name));
+        let lasting = FOLDERS.map(|(name, ..)| self.lasting(name)).into_iter();
+        let lasting = lasting.chain(["destroyed", "restoring", "alerts"].map(|n| self.lasting(n)));
+        let mut all: Vec<PathBuf> = here.into_iter().chain(lasting).collect();
+        all.sort();
+        all.dedup();
+        // A link to a folder is one.
+        all.retain(|path| fs::symlink_metadata(path).is_ok() && !path.is_dir());
+        let aside = |folder: PathBuf| InPlaceOf {
+            kept: set_aside(&folder),
+            folder,
+        };
+        all.into_iter().map(aside).collect()
+    }
+}
+
+/// Notes that a file lay where a folder of state is to be.
+pub(crate) fn note_file(events: &EventLog, file: &InPlaceOf) {
+    let why = "it was a file, and a folder is to be there";
+    let effect = "nothing that was kept in a folder there is known";
+    note(events, &file.folder, why, effect, &file.kept);
+}
+
 fn tell(events: &EventLog, path: &Path, why: &str, effect: &str) {
-    let kept = set_aside(path);
-    let kept = kept.unwrap_or_else(|error| format!("it stays where it is ({error})"));
+    note(events, path, why, effect, &set_aside(path));
+}
+
+fn note(events: &EventLog, path: &Path, why: &str, effect: &str, kept: &io::Result<String>) {
+    let kept = match kept {
+        Ok(kept) => kept.clone(),
+        Err(error) => format!("it stays where it is ({error})"),
+    };
     events.note(Happened {
         event: "state_damaged",
         cause: Some(format!("{}: {why}", path.display())),

@@ -24,12 +24,13 @@ use rustix::fs::{FlockOperation, OFlags};
 use serde::{Deserialize, Serialize};
 use strake_format::{ArrayName, ArrayUuid};
 
-use crate::common::all_quoted;
 use crate::common::errors::{Code, Failure};
 use crate::common::files::{self, UNNAMED, read_file, replace_bytes};
+use crate::common::{all_quoted, quoted};
 use crate::config;
 use crate::daemon::array::seats::Seats;
 use crate::daemon::service::scrubs::PastScrub;
+use crate::drives::machine::answering;
 use crate::settings::placement::PlacementRecord;
 
 /// A file with such a name is written no more after so long.
@@ -170,7 +171,30 @@ impl Dir {
 
     /// Makes a folder that only the owner may enter.
     pub(crate) fn make_folder(&self, dir: &Path) -> Result<(), Failure> {
-        files::make_folder(dir).map_err(|error| Failure::io(dir.display(), &error))
+        files::make_folder(dir).map_err(|error| match fs::symlink_metadata(dir) {
+            Ok(there) if !there.is_dir() => {
+                let shown = dir.display();
+                let found = format!("{shown} is no folder, and one is to be there");
+                let quoted = quoted(dir);
+                Failure::new(Code::StateDir, found).cure(format!("mv {quoted} {quoted}.aside"))
+            }
+            _ => Failure::io(dir.display(), &error),
+        })
+    }
+
+    /// Refuses folders on a file system that takes no change: what is begun there does not end, and
+    /// neither does the process that began it.
+    pub(crate) fn takes_changes(&self) -> Result<(), Failure> {
+        let mut folders = vec![&self.here, &self.lasting];
+        folders.dedup();
+        for folder in folders {
+            if !answering::takes_changes(files::there(folder)) {
+                let shown = folder.display();
+                let found = format!("the file system of {shown} takes no change: no answer");
+                return Err(Failure::new(Code::StateDirSilent, found));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a folder that another user owns or may write, or a link to one: a user that can put
@@ -227,7 +251,10 @@ impl Dir {
             self.check_owner(&self.here)?;
         }
         for dir in here.map(|dir| self.here.join(dir)) {
-            make(dir).map_err(|f| f.cure("set STRAKE_DIR to a folder of your own"))?;
+            make(dir).map_err(|failure| match failure.code {
+                Code::StateDir => failure,
+                _ => failure.cure("set STRAKE_DIR to a folder of your own"),
+            })?;
         }
         self.check_owner(&self.here)?;
         if self.lasting.exists() {

@@ -38,8 +38,7 @@ impl Uevents {
         let heard = Arc::clone(&uevents.0);
         let begun = open().and_then(|socket| {
             heard.listening.store(true, Ordering::Relaxed);
-            let thread = std::thread::Builder::new().name("strake-uevents".to_owned());
-            thread.spawn(move || {
+            strake_runtime::spawn_thread("strake-uevents", move || {
                 let _until_it_ends = Listening(&heard);
                 listen(&socket, &heard);
             })

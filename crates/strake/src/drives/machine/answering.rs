@@ -1,7 +1,8 @@
 //! Which devices answer: for a command, which has to end although one of them never does.
 //!
 //! Protocol: a process of this same program (`strake answering`) gets paths on its standard input,
-//! a NUL behind each, and looks at them, each on a thread of its own ([`Looks`]). It writes those
+//! a NUL behind each, and looks at them, each on a thread of its own ([`Looks`]); in a folder it
+//! makes a file without a name, and says nothing before that is done. It writes those
 //! that do not answer, a NUL behind each, and then one more NUL. The command reads no further, and
 //! reads only devices that answer.
 //!
@@ -19,7 +20,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -90,25 +91,30 @@ pub(crate) fn refused(silent: &[PathBuf]) -> Failure {
     Failure::new(Code::DeviceSilent, found).cure(cure)
 }
 
+/// Whether the file system of a folder takes changes. To ask, a file without a name is made there.
+pub(crate) fn takes_changes(folder: &Path) -> bool {
+    match ask(&[&folder.to_owned()]) {
+        Ok(silent) => silent.is_empty(),
+        Err(error) => {
+            tracing::warn!(%error, "it is not known whether {} answers", folder.display());
+            true
+        }
+    }
+}
+
 /// Asks another process. One that says nothing in time leaves all of them silent.
 fn ask(paths: &[&PathBuf]) -> io::Result<Vec<PathBuf>> {
-    let mut child = Command::new("/proc/self/exe")
-        .arg(COMMAND)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        // It may stay for long: it keeps neither a reader of the user nor a file system waiting.
-        .stderr(Stdio::null())
-        .current_dir("/")
-        .spawn()?;
+    let (hand_over, handed) = channel::<Child>();
+    let (sender, receiver) = channel();
     let mut list = Vec::new();
     for path in paths {
         list.extend(path.as_os_str().as_bytes());
         list.push(0);
     }
-    let (sender, receiver) = channel();
-    // It waits for a pipe and for a process, which keeps no process from its end.
-    let talk = std::thread::Builder::new().name(COMMAND.to_owned());
-    talk.spawn(move || {
+    // Before the process: one that nothing waits for would stay. It waits for a pipe and for a
+    // process, which keeps no process from its end.
+    strake_runtime::spawn_thread(COMMAND, move || {
+        let Ok(mut child) = handed.recv() else { return };
         let input = child.stdin.take();
         let written = input.map_or(Ok(()), |mut pipe| pipe.write_all(&list));
         let output = child.stdout.take();
@@ -118,6 +124,17 @@ fn ask(paths: &[&PathBuf]) -> io::Result<Vec<PathBuf>> {
         // Which may be never.
         let _ = child.wait();
     })?;
+    let child = Command::new("/proc/self/exe")
+        .arg(COMMAND)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        // It may stay for long: it keeps neither a reader of the user nor a file system waiting.
+        .stderr(Stdio::null())
+        .current_dir("/")
+        .spawn()
+        .map_err(strake_runtime::explained_thread)?;
+    // It waits for this.
+    let _ = hand_over.send(child);
     let late = |_| Ok(paths.iter().map(|path| (*path).clone()).collect());
     let patience = Looks::longest(paths.len()) + SLACK;
     receiver.recv_timeout(patience).unwrap_or_else(late)
@@ -148,7 +165,12 @@ pub(crate) fn answer(look: impl Fn(&Path) + Clone + Send + 'static) -> io::Resul
     let paths = list
         .split(|byte| *byte == 0)
         .filter(|path| !path.is_empty());
-    let paths: Vec<PathBuf> = paths.map(path_of).collect();
+    let (folders, paths): (Vec<PathBuf>, Vec<PathBuf>) =
+        paths.map(path_of).partition(|path| path.is_dir());
+    for folder in folders {
+        // One that refuses answers; of one that hangs nothing is ever said.
+        let _ = tempfile::tempfile_in(folder);
+    }
     let answers = Looks::default().each(&paths, look);
     // Nothing is said of devices that were not asked: the command looks at them itself.
     answers.no_thread.map_or(Ok(()), Err)?;

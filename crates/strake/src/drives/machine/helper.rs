@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -45,20 +45,25 @@ pub(crate) fn output(command: &mut Command) -> io::Result<Output> {
 }
 
 fn output_within(command: &mut Command, patience: Duration) -> io::Result<Output> {
+    let (hand_over, handed) = channel::<Child>();
+    let (sender, receiver) = channel();
+    // Before the program: one that nothing waits for would stay.
+    strake_runtime::spawn_thread("helper", move || {
+        let Ok(child) = handed.recv() else { return };
+        // Nobody may wait any more.
+        let _ = sender.send(child.wait_with_output());
+    })?;
     let child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn()?;
+        .spawn()
+        .map_err(strake_runtime::explained_thread)?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     // It cannot come to mean another process, as a number can.
     let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let (sender, receiver) = channel();
-    let waiting = std::thread::Builder::new().name("helper".to_owned());
-    waiting.spawn(move || {
-        // Nobody may wait any more.
-        let _ = sender.send(child.wait_with_output());
-    })?;
+    // It waits for this.
+    let _ = hand_over.send(child);
     receiver.recv_timeout(patience).unwrap_or_else(|_| {
         if let Some(pidfd) = &pidfd {
             // It may have ended in this very moment.

@@ -14,6 +14,8 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::common::errors::Failure;
+use crate::common::partly;
 use crate::drives::machine::sysfs;
 use crate::drives::machine::sysfs::Identity;
 
@@ -41,6 +43,19 @@ pub(crate) struct Answers<T> {
     pub(crate) silent: Vec<PathBuf>,
     /// Why some of those were not even asked.
     pub(crate) no_thread: Option<io::Error>,
+}
+
+impl<T> Answers<T> {
+    /// Refuses what is not known of devices that were not even asked.
+    pub(crate) fn all_asked(self) -> Result<Answers<T>, Failure> {
+        match &self.no_thread {
+            None => Ok(self),
+            Some(error) => {
+                let silent = partly::all(&self.silent);
+                Err(Failure::io(format!("looking at {silent}"), error))
+            }
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -142,8 +157,7 @@ impl Looks {
                     break;
                 };
                 let (sender, look, path) = (sender.clone(), look.clone(), (*path).clone());
-                let thread = std::thread::Builder::new().name("look".to_owned());
-                let begun = thread.spawn(move || {
+                let begun = strake_runtime::spawn_thread("look", move || {
                     let found = look(&path);
                     // Before the result is sent: another look right after it must find this one
                     // gone.

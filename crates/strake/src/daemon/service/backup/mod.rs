@@ -36,6 +36,7 @@ use crate::api::config::{
 };
 use crate::api::{ArrayJson, MemberJson, SettingsJson};
 use crate::common::errors::{Code, Failure};
+use crate::common::partly;
 use crate::common::{absolute, quoted};
 use crate::daemon::array::opening;
 use crate::daemon::array::running::Running;
@@ -256,6 +257,7 @@ impl Service {
         let mut paths = self.paths();
         paths.extend(find::expand(&request.devices));
         paths.extend(request.slots.iter().map(|told| absolute(&told.device)));
+        find::answering(&self.looks, &find::expand(&request.devices))?;
         let found = find::group(find::members_within(&self.looks, &paths));
         let begun = self.dir.begun(array, &found);
         if let Some(begun) = begun.as_ref().filter(|begun| self.is_made(begun)) {
@@ -308,13 +310,14 @@ impl Service {
     ) -> Result<Wanted, Failure> {
         let (entry, array) = (asked.entry, asked.array);
         if let Some((begun, half)) = begun.and_then(|begun| Some((begun, begun.found?))) {
+            find::answering(&self.looks, &begun.heir.devices)?;
             return Ok(half_made(begun, half, array));
         }
         let request = as_begun(asked.request, begun);
         let wanted = self.recognise(entry, array, asked.definition.clone(), &request, paths);
         // It may have been restored before: then no device carries what it was.
         let mut wanted = wanted.map_err(|failure| match failure.code {
-            Code::MembersMissing => self
+            Code::MembersMissing | Code::DeviceSilent => self
                 .another(found, &entry.name, &[array])
                 .unwrap_or(failure),
             _ => failure,
@@ -479,7 +482,7 @@ impl Service {
         };
         let sb = &found.authority().image.superblock;
         let outlived = || {
-            let remains = lost::look(paths, array, &sb.layout);
+            let remains = lost::look(&self.looks, paths, array, &sb.layout).found;
             sb.epoch.0 < entry.epoch || remains.iter().any(|r| is_later(r, sb.epoch.0))
         };
         match found.readiness() {
@@ -537,7 +540,12 @@ impl Service {
     ) -> Result<Wanted, Failure> {
         let served = |path: &PathBuf| self.all_running().iter().any(|r| r.serves(path));
         paths.retain(|path| !served(path));
-        let mut remains = lost::look(&paths, array, &definition.layout);
+        // Those that were named are looked at for what they are, whatever they carry.
+        let slots: Vec<PathBuf> = request.slots.iter().map(|t| absolute(&t.device)).collect();
+        find::answering(&self.looks, &slots)?;
+        let looked = |layout| lost::look(&self.looks, &paths, array, layout).all_asked();
+        let looked_at = looked(&definition.layout)?;
+        let (mut remains, mut silent) = (looked_at.found, looked_at.silent);
         let mut named: Vec<MemberUuid> = Vec::new();
         for member in &entry.members {
             named.push(uuid(&member.uuid)?);
@@ -563,7 +571,8 @@ impl Service {
                     || sb.layout.regions() != definition.layout.regions()
                 {
                     // The array has grown since: the places are others.
-                    remains = lost::look(&paths, array, &sb.layout);
+                    let looked_at = looked(&sb.layout)?;
+                    (remains, silent) = (looked_at.found, looked_at.silent);
                 }
                 Definition::of(sb)
             }
@@ -585,7 +594,8 @@ impl Service {
         };
         let (slots, unlike) = assign(&members, &remains, request, |told| {
             named_device(told, array, &definition)
-        })?;
+        })
+        .map_err(|failure| unless_silent(failure, &silent))?;
         let doubt = doubt.or(unlike);
         let found: Vec<Remains> = slots.into_iter().flatten().collect();
         same_shape(&found, &definition.layout)?;
@@ -627,6 +637,18 @@ fn is_current(
         epoch => sb.epoch.0 > epoch,
     };
     since_backup && !remains.iter().any(|remains| is_later(remains, sb.epoch.0))
+}
+
+/// A refusal for want of members, where devices did not answer that may be those.
+fn unless_silent(failure: Failure, silent: &[PathBuf]) -> Failure {
+    match (failure.code, silent) {
+        (Code::MembersMissing, [_, ..]) => {
+            let silent = partly::all(silent);
+            let found = format!("{}; {silent}: no answer, perhaps a member", failure.found);
+            Failure::new(Code::DeviceSilent, found)
+        }
+        _ => failure,
+    }
 }
 
 /// Refuses a device that does not have the slot which it is named for in an array that is there.

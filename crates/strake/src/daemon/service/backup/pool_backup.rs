@@ -89,13 +89,12 @@ impl Service {
             let cure = "strake pool delete it, or restore the others by name";
             return Err(Failure::new(Code::PoolExists, what).cure(cure));
         }
-        let devices = devices_of(entry, &paths)?;
+        let devices = devices_of(entry, &paths, |devices| self.pools().answering(devices))?;
         let arrays = find::group(find::members_within(&self.looks, &paths));
         let permit = Permit {
             force: request.force,
             ..Permit::default()
         };
-        self.pools().answering(&devices)?;
         safety::distinct(&devices)?;
         for path in &devices {
             self.is_free(path, request, &arrays)?;
@@ -202,10 +201,19 @@ fn still_there(entry: &BackupPoolJson, pool: &Pool) -> String {
     }
 }
 
-/// The devices of a pool that are found; refused where there is none.
-fn devices_of(entry: &BackupPoolJson, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+/// The devices of a pool that are found; refused where there is none. They are read after
+/// `answering` has let them pass.
+fn devices_of(
+    entry: &BackupPoolJson,
+    paths: &[PathBuf],
+    answering: impl FnOnce(&[PathBuf]) -> Result<(), Failure>,
+) -> Result<Vec<PathBuf>, Failure> {
     let there = entry.devices.iter();
-    let devices: Vec<PathBuf> = there.filter_map(|told| recognise(told, paths)).collect();
+    let alike = there.filter_map(|told| Some((alike(told, paths)?, told.size_bytes)));
+    let (mut devices, sizes): (Vec<PathBuf>, Vec<u64>) = alike.unzip();
+    answering(&devices)?;
+    let mut sizes = sizes.into_iter();
+    devices.retain(|path| bytes_of(path) == sizes.next());
     if devices.is_empty() {
         let what = format!("no device that was in the pool {} was found", entry.name);
         let cure = "strake pool create makes it of others, or name what else is to be restored";
@@ -214,15 +222,18 @@ fn devices_of(entry: &BackupPoolJson, paths: &[PathBuf]) -> Result<Vec<PathBuf>,
     Ok(devices)
 }
 
-/// Where the device is that was in a pool.
-fn recognise(told: &BackupPoolDeviceJson, paths: &[PathBuf]) -> Option<PathBuf> {
+/// Where the device may be that was in a pool; it is not read.
+fn alike(told: &BackupPoolDeviceJson, paths: &[PathBuf]) -> Option<PathBuf> {
     let alike = |path: &&PathBuf| match &told.wwid {
         Some(wwid) => sysfs::wwid(path).as_ref() == Some(wwid),
         None => **path == told.device && sysfs::wwid(path).is_none(),
     };
-    let path = paths.iter().find(alike)?;
+    paths.iter().find(alike).cloned()
+}
+
+fn bytes_of(path: &Path) -> Option<u64> {
     let device = Device::open(path, OpenMode::ReadOnly).ok()?;
-    (device.info().bytes == told.size_bytes).then(|| path.clone())
+    Some(device.info().bytes)
 }
 
 /// Arrays of which pages of the region map lie on this device.

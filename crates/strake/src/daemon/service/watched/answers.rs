@@ -30,8 +30,11 @@ impl Service {
             let asked = all.into_iter().map(|running| {
                 let asked = Arc::clone(&running);
                 let asks = move || ask(&asked);
-                let thread = thread::Builder::new().name(format!("ask {}", running.name()));
-                (running, thread.spawn_scoped(scope, asks))
+                let name = format!("ask {}", running.name());
+                (
+                    running,
+                    strake_runtime::spawn_scoped_thread(scope, name, asks),
+                )
             });
             let asked: Vec<_> = asked.collect();
             let answer = |(running, thread): (Arc<Running>, _)| {
