@@ -104,13 +104,16 @@ pub(crate) fn lost_as_one_joins(array: &mut Scenario, rng: &mut Prng) {
     let leaves = (lost + rng.range(1, u64::from(slots) - 1) as u8) % slots;
     let drive = array.drive(leaves);
     array.pause(leaves, 1);
+    array.world.ssd_mut(drive).faults.only_writes_pause = true;
     let new = array.world.fresh().expect("there are devices left");
     let joins = array.world.drive_of(new.device);
     array.world.command(Command::Add(new));
-    // Until the array waits for no other member.
+    // Until it is slow, and the array waits for no other member.
     for _ in 0..200 {
         let mut drives = (0..).zip(array.world.drives());
-        if array.world.ssd(drive).waiting()
+        let is_slow = array.world.ssd(drive).faults.pauses == 0;
+        if is_slow
+            && array.world.ssd(drive).waiting()
             && drives.all(|(other, now)| other == drive || !now.ssd().waiting())
         {
             break;

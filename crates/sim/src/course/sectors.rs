@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use strake_engine::event::{Command, ScrubMode};
 use strake_engine::units::StripeNo;
+use strake_format::Layout;
 
 use crate::course::records::step_until;
 use crate::course::start_without;
@@ -208,7 +209,11 @@ pub(crate) fn unread_for_a_moment(array: &mut Scenario, rng: &mut Prng) {
     let (missing, unread) = (left_alone[0], left_alone[1]);
     if let (Some(missing), Some(unread)) = (drives[slot(missing)], drives[slot(unread)]) {
         array.world.hide(missing);
-        array.world.ssd_mut(unread).faults.read_errors = 1;
+        // The start reads superblocks, too.
+        let layout = array.world.superblock().layout;
+        let data = layout.data_offset..Layout::superblock_offsets(layout.device_bytes)[1];
+        let faults = &mut array.world.ssd_mut(unread).faults;
+        (faults.read_errors, faults.read_errors_in) = (1, Some(data));
     }
     array.start().rest().verify();
 }

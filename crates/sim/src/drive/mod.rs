@@ -321,10 +321,11 @@ impl Ssd {
         if one_in > 0 && rng.one_in(one_in) {
             done_ns *= HICCUP;
         }
-        if Overlay::take(&mut self.faults.pauses) {
+        let mut flight = self.flights.remove(&op).expect("it is in flight");
+        let may_pause = !self.faults.only_writes_pause || written(&flight.kind).is_some();
+        if may_pause && Overlay::take(&mut self.faults.pauses) {
             done_ns += self.faults.pause_ns;
         }
-        let mut flight = self.flights.remove(&op).expect("it is in flight");
         let fate = self.fate(&flight.kind);
         (flight.fate, flight.issued, flight.slow) = (fate, self.moment, is_slow);
         self.flights.insert(op, flight);
@@ -350,8 +351,12 @@ impl Ssd {
         if Overlay::take(&mut self.faults.stalls) {
             return Fate::TimesOut;
         }
-        let is_read = matches!(kind, IoKind::Read { .. } | IoKind::ReadInPlace { .. });
-        if is_read && Overlay::take(&mut self.faults.read_errors) {
+        let read = match kind {
+            IoKind::Read { offset, .. } | IoKind::ReadInPlace { offset, .. } => Some(*offset),
+            _ => None,
+        };
+        let may_fail = read.is_some_and(|offset| self.faults.may_fail_reads_at(offset));
+        if may_fail && Overlay::take(&mut self.faults.read_errors) {
             return Fate::Fails(self.faults.read_error.unwrap_or(IoError::Media));
         }
         if matches!(kind, IoKind::Flush) && Overlay::take(&mut self.faults.flush_errors) {

@@ -6,6 +6,7 @@
 //! Deliberately absent: deciding which faults are fair. That is `world::fault::tolerance`.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use strake_engine::event::IoError;
 use strake_engine::units::Time;
@@ -55,6 +56,8 @@ pub struct Overlay {
     pub read_errors: u32,
     /// With this error (`None`: the medium's).
     pub read_error: Option<IoError>,
+    /// Only reads that begin here fail so (`None`: all).
+    pub read_errors_in: Option<Range<u64>>,
     /// So many of the next I/Os time out; they may land later all the same.
     pub stalls: u32,
     /// Latencies are multiplied by this (0 and 1: as usual).
@@ -67,6 +70,8 @@ pub struct Overlay {
     pub pauses: u32,
     /// That long, nanoseconds.
     pub pause_ns: u64,
+    /// Of these I/Os only writes count.
+    pub only_writes_pause: bool,
     /// It is being reset, or was.
     pub reset: Option<Reset>,
 }
@@ -82,6 +87,11 @@ impl Overlay {
     /// Does it take longer than others by itself, perhaps longer than the deadline?
     pub fn is_slow(&self) -> bool {
         self.slowness > 1 || self.hiccup_one_in > 0 || self.pauses > 0
+    }
+    /// May a read that begins here be one of those that fail?
+    pub fn may_fail_reads_at(&self, offset: u64) -> bool {
+        let within = self.read_errors_in.as_ref();
+        within.is_none_or(|within| within.contains(&offset))
     }
     /// Is a block of `first..end` unreadable?
     pub fn unreadable(&self, first: u64, end: u64) -> bool {

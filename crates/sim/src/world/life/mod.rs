@@ -225,7 +225,7 @@ impl World {
             let Some(index) = drives[slot].filter(|_| hidden < most) else {
                 continue;
             };
-            if tolerance.may_lose(&situation, slot) && !self.is_far_ahead(index) {
+            if tolerance.may_lose(&situation, slot) {
                 situation.slots[slot].intact = false;
                 self.drives[index].hidden = true;
                 hidden += 1;
@@ -236,18 +236,6 @@ impl World {
             }
         }
         self.hide_others();
-    }
-
-    /// The drive alone has a table that is two epochs newer than all others: it reached none of
-    /// them, and neither did the one before. Members that go on without the drive take an epoch
-    /// that is older than its own, which looks like an older image that went on.
-    fn is_far_ahead(&self, drive: usize) -> bool {
-        let present = self.present();
-        let epoch = |is: bool| {
-            let tables = present.iter().filter(|(index, _)| (*index == drive) == is);
-            tables.map(|(_, sb)| sb.epoch.0).max().unwrap_or(0)
-        };
-        epoch(true) > epoch(false) + 1
     }
 
     /// What the array could not tell from a member that went on alone is not there.
