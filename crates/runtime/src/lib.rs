@@ -27,6 +27,7 @@ mod member_io;
 mod memory;
 mod ring;
 mod serve;
+mod spawn;
 mod thread;
 
 pub use device::{Device, DeviceError, Look, MemberImage, OpenMode, lock_holders};
@@ -45,7 +46,7 @@ pub use serve::placement::{
 };
 pub use serve::volumes::VolumeExport;
 pub use serve::{NotTold, ServeConfig, Serving, found, may_make, may_serve, serve};
-pub use thread::begin::{
+pub use spawn::{
     check_threads_left, explained as explained_thread, is_short as is_short_of_threads,
     spawn as spawn_thread, spawn_scoped as spawn_scoped_thread,
 };

@@ -136,7 +136,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::ReplayedTooEarly), 12000),
         (Canary::Inside(engine::Canary::LogWrittenOver), 20000),
         (Canary::Inside(engine::Canary::FailedAcknowledges), 300),
-        (Canary::Inside(engine::Canary::ZerosBeyond), 2000),
+        (Canary::Inside(engine::Canary::ZerosBeyond), 12000),
         (Canary::Inside(engine::Canary::ForceBelievesStale), 2000),
         (Canary::Inside(engine::Canary::ForceForEver), 100000),
         (Canary::Inside(engine::Canary::GoesOnBeyond), 300),

@@ -158,12 +158,16 @@ const RUNTIME: Crate = Crate {
             uses: &["error"],
         },
         Room {
+            name: "spawn",
+            uses: &["memory"],
+        },
+        Room {
             name: "member_io",
             uses: &["clock", "device", "memory", "ring"],
         },
         Room {
             name: "export",
-            uses: &["mail", "error", "memory", "ring"],
+            uses: &["mail", "error", "memory", "ring", "spawn"],
         },
         Room {
             name: "thread",
@@ -186,6 +190,7 @@ const RUNTIME: Crate = Crate {
                 "error",
                 "memory",
                 "ring",
+                "spawn",
                 "member_io",
                 "export",
                 "thread",

@@ -54,7 +54,7 @@ use crate::serve::placement::{
     Pinning, Placed, Placement, memory_bytes, memory_for_strips, pin, stock_of_shard,
 };
 use crate::serve::volumes::Served;
-use crate::thread::begin::{check_threads, spawn};
+use crate::spawn::{check_threads, spawn};
 use crate::thread::control::{Control, EventRecord, Lifecycle};
 use crate::thread::counters::{Tally, declare_io_flusher, lock_memory};
 use crate::thread::heartbeat::Heartbeat;

@@ -8,7 +8,6 @@
 //! I/O (the kernel waits for that I/O), so such a thread is detached: it holds nothing but the
 //! memory of that I/O. Deliberately absent: cancelling I/O (a device that hangs ignores it).
 
-pub(crate) mod begin;
 pub(crate) mod control;
 pub(crate) mod counters;
 pub(crate) mod device_counts;

@@ -40,7 +40,7 @@ use crate::export::{InFlight, Place, Target};
 use crate::mail::{Answer, Mail, Peers};
 use crate::memory;
 use crate::memory::buffers::Share;
-use crate::thread::begin::spawn_scoped;
+use crate::spawn::spawn_scoped;
 
 /// Largest engine request.
 const PART: u32 = 1 << 20;

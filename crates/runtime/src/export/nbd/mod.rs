@@ -35,7 +35,7 @@ use strake_engine::units::ShardNo;
 
 use super::Target;
 use crate::memory::budget::check_descriptors_for_client;
-use crate::thread::begin::spawn;
+use crate::spawn::spawn;
 
 /// Connections at once; each may hold as much memory as `connection` says.
 const CONNECTIONS_MAX: usize = 32;

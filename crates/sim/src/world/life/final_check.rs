@@ -22,12 +22,15 @@ impl World {
         }
         self.refresh_resyncing();
         let status = self.array().status();
-        // A resync that found what an administrator has to decide goes no further.
-        let decides = || {
-            let resync = |job: &JobStatus| job.kind == JobKind::Resync && job.paused;
-            !status.undecided.is_empty() && status.jobs.iter().any(resync)
-        };
-        (!self.expected.resyncing || decides()) && status.jobs.iter().all(|job| job.paused)
+        let rests = !self.expected.resyncing || self.resync_is_halted();
+        rests && status.jobs.iter().all(|job| job.paused)
+    }
+
+    /// A resync that found what an administrator has to decide goes no further.
+    fn resync_is_halted(&mut self) -> bool {
+        let status = self.array().status();
+        let resync = |job: &JobStatus| job.kind == JobKind::Resync && job.paused;
+        !status.undecided.is_empty() && status.jobs.iter().any(resync)
     }
 
     pub(crate) fn finale(&mut self, outcome: LifeOutcome, without: FaultSet) -> SimResult {
@@ -38,6 +41,11 @@ impl World {
             self.make_whole()?;
         }
         self.cure_decay(true)?;
+        if self.resync_is_halted() {
+            // Nothing rots any more: the data is right.
+            self.command(Command::AcceptData);
+            self.wait("it is decided", World::at_rest)?;
+        }
         if self.volumes.is_some() {
             self.verify_volumes()?;
         }
