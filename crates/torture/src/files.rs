@@ -281,6 +281,11 @@ impl Files {
         Ok(file.set_permissions(permissions)?)
     }
 
+    /// No array holds the file.
+    pub(crate) fn is_free(path: &Path) -> bool {
+        File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+    }
+
     /// The array has let go of the file, which was cut: it loses content, and is long again.
     pub(crate) fn lengthen(&mut self, path: &Path, len: u64, rng: &mut Prng) -> Result<()> {
         let file = File::options().write(true).open(path)?;

@@ -367,6 +367,8 @@ impl<'a> Life<'a> {
             // The next look sees what comes of it; a file that is there can be cut.
             !used || Files::shorten(path, len).is_err()
         })?;
+        // Reads of it may be under way until the array closes the file.
+        self.wait(child, "the end of what was cut", |_| Files::is_free(path))?;
         self.files.lengthen(path, len, &mut self.rng)?;
         count(&self.totals.members_emptied);
         count(&self.totals.shortened_serving);

@@ -117,18 +117,21 @@ pub(crate) fn scan_json(context: &Context, devices: &[PathBuf]) -> Vec<ScanJson>
         .is_empty()
         .then(|| context.dir.missing(&found, |_| false));
     let missing = missing.into_iter().flatten().flatten();
-    let mut all = context
-        .dir
-        .with_known(all, missing.map(|one| (one.name.to_string(), one.uuid)));
-    let is_meant = |one: &ScanOverwrittenJson| {
-        devices.is_empty()
-            || devices
-                .iter()
-                .any(|d| absolute(d).as_os_str() == one.device.as_str())
+    let missing: Vec<_> = missing
+        .map(|one| (one.name.to_string(), one.uuid))
+        .collect();
+    let is_meant = |path: &Path| {
+        let mut devices = devices.iter();
+        devices.len() == 0 || devices.any(|device| absolute(device) == path)
     };
-    all.iter_mut()
-        .for_each(|array| array.overwritten.retain(is_meant));
-    all
+    let found = found.iter().map(|array| array.uuid);
+    let known = found.chain(missing.iter().map(|(_, uuid)| *uuid));
+    let mut had: Vec<PathBuf> = known
+        .flat_map(|uuid| context.dir.seats(uuid).devices())
+        .collect();
+    had.retain(|path| is_meant(path));
+    say_silent(context, &answering::of(&had).silent);
+    context.dir.with_known(all, missing, is_meant)
 }
 
 /// The pools that are found.
@@ -172,7 +175,9 @@ fn pick(context: &Context, all: Vec<FoundArray>, name: &str) -> Result<FoundArra
 pub(crate) fn shown(context: &Context, found: &FoundArray) -> ArrayJson {
     let (array, held) = found.not_served_json();
     let array = context.dir.told_destroyed(array);
-    let array = context.dir.seats(found.uuid).shown(array);
+    let seats = context.dir.seats(found.uuid);
+    say_silent(context, &answering::of(&seats.devices()).silent);
+    let array = seats.shown(array);
     let array = view::with_placement(array, &context.dir.placement(found.uuid));
     if let Some(held) = held {
         context.notes(&[format!(

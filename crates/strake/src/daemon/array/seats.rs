@@ -104,6 +104,11 @@ impl Seats {
         let was = place.was.as_ref().map(|was| &was.seat);
         place.now.as_ref().or(was).map(|seat| seat.device.as_path())
     }
+    /// The devices of all slots.
+    pub(crate) fn devices(&self) -> Vec<PathBuf> {
+        let devices = self.slots().filter_map(|slot| self.device_of(slot));
+        devices.map(Path::to_owned).collect()
+    }
     /// A device takes a slot.
     fn take(&mut self, slot: Slot, seat: Seat) {
         let place = self.0.entry(slot.0).or_default();
@@ -203,7 +208,9 @@ impl Seats {
     /// Whether this device left the slot and did not come back. The last member that a failed array
     /// lost keeps its slot: without it there is no array.
     pub(crate) fn is_lost(&self, slot: u8, device: &str) -> bool {
-        let was = self.0.get(&slot).and_then(|place| place.was.as_ref());
+        // Another drive may have come to the same path.
+        let empty = self.0.get(&slot).filter(|place| place.now.is_none());
+        let was = empty.and_then(|place| place.was.as_ref());
         was.is_some_and(|was| was.seat.device == Path::new(device))
     }
 

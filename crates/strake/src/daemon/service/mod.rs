@@ -245,8 +245,8 @@ impl Service {
         let found = self.scan(&[]);
         let all = find::scan_json(&found, &self.scan_pools());
         let missing = self.missing_beside(&found).into_iter();
-        self.dir
-            .with_known(all, missing.map(|one| (one.name.to_string(), one.uuid)))
+        let missing = missing.map(|one| (one.name.to_string(), one.uuid));
+        self.dir.with_known(all, missing, |_| true)
     }
 
     /// The array in service of that name or uuid, if there is one.

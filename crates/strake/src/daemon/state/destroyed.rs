@@ -8,7 +8,7 @@
 //!
 //! Invariant: a folder that cannot be read or written costs this protection and nothing else.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use strake_format::{ArrayName, ArrayUuid};
@@ -116,21 +116,23 @@ impl Dir {
     }
 
     /// Tells of the arrays that are scanned when they were destroyed, and what lies on devices that
-    /// had slots of them. `missing`: known arrays of which no member was found.
+    /// had slots of them, as far as these are meant. `missing`: known arrays of which no member was
+    /// found.
     pub(crate) fn with_known(
         &self,
         mut all: Vec<ScanJson>,
         missing: impl IntoIterator<Item = (String, ArrayUuid)>,
+        is_meant: impl Fn(&Path) -> bool,
     ) -> Vec<ScanJson> {
         for array in &mut all {
             let Ok(uuid) = array.uuid.parse::<ArrayUuid>() else {
                 continue;
             };
             array.destroyed = self.date_destroyed(uuid);
-            array.overwritten = self.overwritten(uuid, &array.devices);
+            array.overwritten = self.overwritten(uuid, &array.devices, &is_meant);
         }
         for (name, uuid) in missing {
-            let overwritten = self.overwritten(uuid, &[]);
+            let overwritten = self.overwritten(uuid, &[], &is_meant);
             if overwritten.is_empty() {
                 continue;
             }
@@ -155,22 +157,32 @@ impl Dir {
     }
 
     /// Devices at the paths of members that are not among these.
-    fn overwritten(&self, array: ArrayUuid, found: &[ScanDeviceJson]) -> Vec<ScanOverwrittenJson> {
+    fn overwritten(
+        &self,
+        array: ArrayUuid,
+        found: &[ScanDeviceJson],
+        is_meant: impl Fn(&Path) -> bool,
+    ) -> Vec<ScanOverwrittenJson> {
         let seats = self.seats(array);
-        let absent = seats
-            .slots()
-            .filter(|slot| !found.iter().any(|device| device.slot == Some(*slot)));
-        let overwritten = absent.filter_map(|slot| {
-            let device = seats.device_of(slot)?;
-            let shown = device.display().to_string();
-            let is_found = |one: &ScanDeviceJson| one.device == shown || one.also.contains(&shown);
-            if found.iter().any(is_found) {
-                return None;
-            }
+        let has = |slot: &u8| found.iter().any(|device| device.slot == Some(*slot));
+        let is_found = |path: &Path| {
+            let shown = path.display().to_string();
+            let mut found = found.iter();
+            found.any(|one| one.device == shown || one.also.contains(&shown))
+        };
+        let absent = seats.slots().filter(|slot| !has(slot));
+        let absent: Vec<(u8, PathBuf)> = absent
+            .filter_map(|slot| Some((slot, seats.device_of(slot)?.to_owned())))
+            .filter(|(_, path)| is_meant(path) && !is_found(path))
+            .collect();
+        let paths: Vec<PathBuf> = absent.iter().map(|(_, path)| path.clone()).collect();
+        let lies = advice::lie_at(&paths);
+        let overwritten = absent.into_iter().filter_map(|(slot, path)| {
+            let (_, holds) = lies.iter().find(|(at, _)| *at == path)?;
             Some(ScanOverwrittenJson {
                 slot,
-                holds: advice::lies_at(device)?,
-                device: shown,
+                holds: holds.clone(),
+                device: path.display().to_string(),
             })
         });
         overwritten.collect()

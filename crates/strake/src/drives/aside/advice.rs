@@ -5,11 +5,13 @@
 //! absent: what is wrong with a member (`find`).
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use crate::common::errors::Code;
 use crate::common::quoted;
 use crate::drives::aside::cut_off;
 use crate::drives::find::{Aside, FoundArray, FoundMember, is_foreign, look};
+use crate::drives::machine::answering;
 use crate::drives::machine::looks::Looks;
 use crate::drives::machine::sysfs;
 use crate::drives::safety;
@@ -115,9 +117,17 @@ fn what_lies_on(path: &Path) -> String {
 /// What a device holds at the path of a member that was not found; `None` where nothing is there,
 /// or where it does not answer.
 pub(crate) fn lies_at(path: &Path) -> Option<String> {
-    if !path.exists() {
-        return None;
-    }
-    let looked = Looks::default().each(&[path.to_owned()], what_lies_on);
-    looked.found.into_iter().next()
+    let lies = lie_at(&[path.to_owned()]).into_iter().next();
+    lies.map(|(_, lies)| lies)
+}
+
+/// The same of some paths, which are looked at side by side. One that does not answer has one
+/// thread that waits for it, however often this is asked; a command without a daemon cannot end
+/// then, so it asks which of them answer before ([`answering::of`]).
+pub(crate) fn lie_at(paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
+    static LOOKS: LazyLock<Looks> = LazyLock::new(Looks::default);
+    let mut there = paths.to_vec();
+    there.retain(|path| path.exists() && !answering::is_silent(path));
+    let looked = LOOKS.each(&there, |path| (path.to_owned(), what_lies_on(path)));
+    looked.found
 }

@@ -76,6 +76,13 @@ pub(crate) fn of(paths: &[PathBuf]) -> Answers<PathBuf> {
     }
 }
 
+/// Whether it was asked, and does not answer.
+pub(crate) fn is_silent(path: &Path) -> bool {
+    let asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let device = sysfs::identity(path).ok();
+    device.is_some_and(|device| asked.get(&device) == Some(&false))
+}
+
 /// Refuses devices that do not answer: whatever is to be done with them would wait for them.
 pub(crate) fn need(paths: &[PathBuf]) -> Result<(), Failure> {
     match of(paths).silent {
