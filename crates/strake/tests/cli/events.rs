@@ -64,6 +64,9 @@ fn events_and_notes_show_control_characters_of_names_as_tables_do() {
     let devices = rig.files_called("\u{1b}[2J\nd", 3);
     rig.create("data", "5", NBD, &devices).ok();
     rig.run(&["fail", "data", "1"]).ok();
+    // The array's thread hands its events to the log a moment after the answer.
+    let is_out = |e: &serde_json::Value| e["event"] == "member_out";
+    rig.until("member_out", || rig.events().iter().any(is_out));
     let events = rig.run_command(rig.command().arg("events")).ok();
     let start = rig.run_command(rig.command().args(["start", "data", &devices[0]]));
     assert!(start.err.contains("data runs already"), "{start:?}");
@@ -73,7 +76,7 @@ fn events_and_notes_show_control_characters_of_names_as_tables_do() {
     }
     // JSON has an escape of its own.
     let json = rig.events();
-    let out = json.iter().find(|event| event["event"] == "member_out");
+    let out = json.iter().find(|event| is_out(event));
     assert_eq!(out.expect("an event")["device"], devices[1].as_str());
 }
 
