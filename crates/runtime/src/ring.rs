@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue, types};
@@ -27,6 +27,9 @@ const ENTRIES: u32 = 1024;
 const FILES: u32 = 1024;
 /// The kernel registers at most this many buffers (IORING_MAX_REG_BUFFERS).
 const BUFFERS_MAX: usize = 1 << 14;
+
+/// So long the kernel may take to give the memory of a closed ring back.
+const GIVEN_BACK: Duration = Duration::from_secs(1);
 
 /// What a completion belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,14 +85,14 @@ impl Token {
     }
 }
 
-/// Whether this process may use io_uring: callers check it before anything is written.
+/// Whether this process may have so many rings at once, one for each shard: callers check it before
+/// anything is written. What they take of RLIMIT_MEMLOCK has to do for all of them.
 ///
 /// # Errors
 /// Why not.
-pub fn check_io_uring() -> Result<(), ServeError> {
-    let ring = Ring::new().map_err(|error| no_io_uring(&error))?;
-    drop(ring);
-    Ok(())
+pub fn check_io_uring(rings: u16) -> Result<(), ServeError> {
+    let rings: io::Result<Vec<Ring>> = (0..rings).map(|_| Ring::made_soon()).collect();
+    rings.map(drop).map_err(|error| no_io_uring(&error))
 }
 
 /// Names what forbids io_uring.
@@ -179,6 +182,22 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
+    /// [`Ring::new`], which waits a moment where the memory of rings that were closed is not given
+    /// back yet: the kernel does that after the close.
+    pub(crate) fn made_soon() -> io::Result<Ring> {
+        let give_up = Instant::now() + GIVEN_BACK;
+        loop {
+            match Ring::new() {
+                Err(error)
+                    if error.raw_os_error() == Some(libc::ENOMEM) && Instant::now() < give_up =>
+                {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                made => return made,
+            }
+        }
+    }
+
     /// Makes the ring. Call on the thread that will use it: no other may submit.
     pub(crate) fn new() -> io::Result<Ring> {
         let ring = IoUring::builder()

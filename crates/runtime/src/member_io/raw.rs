@@ -33,7 +33,7 @@ impl RawMembers {
     /// A ring for this thread, with these pools registered (where the kernel allows it), and with
     /// members numbered in order.
     pub fn new(members: &[Arc<Device>], pools: &[&SharedPool]) -> io::Result<RawMembers> {
-        let mut ring = Ring::new()?;
+        let mut ring = Ring::made_soon()?;
         let lists: Vec<_> = pools.iter().map(|pool| pool.addresses()).collect();
         let listed = Registered::of(&lists);
         // SAFETY: the pools are kept beside the ring and dropped after it; memory of theirs that is

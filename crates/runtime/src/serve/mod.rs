@@ -201,7 +201,7 @@ fn prepare(mut config: ServeConfig) -> Result<Prepared, ServeError> {
     let array = Array::assemble(all, &options)?;
     let setup = array.setup();
     let stock = stock_of_shard(&setup.geometry, config.memory_bytes, limit, shards, queue)?;
-    check_io_uring()?;
+    check_io_uring(shards)?;
     budget::check_descriptors(shards, 0)?;
     check_threads(shards).map_err(no_thread)?;
     let memory = memory::reserve(memory_bytes(&stock, shards, queue))?;
@@ -246,7 +246,7 @@ pub fn may_make(
     let limit = config.placement.memory_limit_bytes;
     let geometry = Geometry::of(superblock);
     let stock = stock_of_shard(&geometry, config.memory_bytes, limit, shards, &queue)?;
-    check_io_uring()?;
+    check_io_uring(shards)?;
     budget::check_descriptors(shards, devices)?;
     check_threads(shards).map_err(no_thread)?;
     memory::reserve(memory_bytes(&stock, shards, &queue)).map(|_| ())
@@ -798,7 +798,7 @@ impl ThreadStart {
         let queue_memory = self.queue_stock.as_ref().map(ublk::QueueMemory::new);
         let queue_memory = queue_memory.map(|m| m.ok_or_else(short)).transpose()?;
         let client_memory = self.client_memory[usize::from(index.0)].clone();
-        let ring = Ring::new().map_err(|error| no_io_uring(&error))?;
+        let ring = Ring::made_soon().map_err(|error| no_io_uring(&error))?;
         let pools: Vec<&[(usize, usize)]> = [
             Some(pool.addresses()),
             queue_memory.as_ref().map(ublk::QueueMemory::addresses),

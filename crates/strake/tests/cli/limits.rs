@@ -186,6 +186,40 @@ fn io_uring_that_is_forbidden_is_told_before_anything_is_written() {
     }
 }
 
+/// One ring was tried, and had what the rings of all shards did not have together: an array was
+/// made that did not start.
+#[test]
+fn too_little_locked_memory_for_all_rings_is_told_before_anything_is_written() {
+    if !rig::is_root() || !rig::has("setpriv") || !rig::has("prlimit") {
+        return rig::skipped("it needs root, setpriv and prlimit");
+    }
+    let by = [
+        "setpriv",
+        "--bounding-set=-ipc_lock,-sys_resource",
+        "prlimit",
+    ];
+    let mut served = 0;
+    // From less than one ring takes to what is enough for four.
+    for kib in [64, 160, 240, 320, 400, 640, 1280] {
+        let mut rig = Rig::new();
+        let limit = format!("--memlock={0}:{0}", kib << 10);
+        let by: Vec<&str> = by.into_iter().chain([limit.as_str()]).collect();
+        rig.start_daemon_by(&by, &["--shards", "4"]);
+        let devices = rig.files(3);
+        let run = rig.create("data", "5", &["--export", "none"], &devices);
+        if run.code == 0 {
+            served += 1;
+            continue;
+        }
+        run.refused(1, "no-io-uring");
+        for device in &devices {
+            let blank = rig::bytes(device).iter().all(|&byte| byte == 0);
+            assert!(blank, "{kib} KiB: {device} was written");
+        }
+    }
+    assert!((1..6).contains(&served), "{served} of 7 were served");
+}
+
 /// An array was made, and could not be served for want of descriptors or memory: superblocks of it
 /// were left.
 #[test]

@@ -304,7 +304,7 @@ impl Service {
         let mut placement = placement_of(&request, self.limits.shards)?;
         placement.export.clone_from(&request.export);
         pools::check_named(&self.pools(), request.pool.as_deref())?;
-        strake_runtime::check_io_uring()?;
+        strake_runtime::check_io_uring(1)?;
         find::answering(&self.looks, &request.all_devices())?;
         self.none_in_service(&request.all_devices())?;
         let name = request.name.clone();
