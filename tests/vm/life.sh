@@ -360,17 +360,24 @@ scenario_fresh_boot() {
     same "$(strake events | grep -ciE 'resync|unclean' || true)" 0 "words of a resync after a clean stop"
 }
 
+# The state folder lies on a drive that keeps it, as on a real machine.
 scenario_power_cut() {
+    mkfs.ext4 -q -F "$(drive 5)"
+    mount "$(drive 5)" "$STRAKE_DIR"
     with_file
     cp "$RUN/known" "$SHARE/../known"
     sync
     load_start "$MNT/load" 64m
+    strake reset data
+    sleep 1
     host powercut
     sleep 60
     fail "the power is still there"
 }
 
 scenario_after_cut() {
+    mount "$(drive 5)" "$STRAKE_DIR"
+    strake events --json 2>/dev/null | tail -n 1 | grep -q '"counters_reset"' || fail "the last event before the cut is not there"
     daemon_start
     wait_settled data 120
     cp "$SHARE/../known" "$RUN/known"

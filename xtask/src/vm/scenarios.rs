@@ -22,12 +22,13 @@ use std::time::Instant;
 
 /// The guest's side, one file for each boot and one that all source; and the rules that udev gets
 /// there.
-pub(crate) const SCRIPTS: [(&str, &str); 15] = [
+pub(crate) const SCRIPTS: [(&str, &str); 16] = [
     ("lib.sh", include_str!("../../../tests/vm/lib.sh")),
     ("bench.sh", include_str!("../../../tests/vm/bench.sh")),
     ("care.sh", include_str!("../../../tests/vm/care.sh")),
     ("cuts.sh", include_str!("../../../tests/vm/cuts.sh")),
     ("drives.sh", include_str!("../../../tests/vm/drives.sh")),
+    ("hours.sh", include_str!("../../../tests/vm/hours.sh")),
     ("life.sh", include_str!("../../../tests/vm/life.sh")),
     ("losses.sh", include_str!("../../../tests/vm/losses.sh")),
     ("moving.sh", include_str!("../../../tests/vm/moving.sh")),
@@ -94,7 +95,7 @@ const USER_COPY: &str = "user-copy";
 /// daemon uses no batches.
 const AUTO_BUFFER: &str = "auto-buffer";
 
-pub(crate) const BOOTS: [Boot; 16] = [
+pub(crate) const BOOTS: [Boot; 17] = [
     Boot {
         name: "life",
         script: "life.sh",
@@ -288,6 +289,35 @@ pub(crate) const BOOTS: [Boot; 16] = [
             scenario(
                 "read-errors",
                 "a drive with unreadable sectors is replaced under fio",
+            ),
+        ],
+    },
+    Boot {
+        name: "hours",
+        script: "hours.sh",
+        machine: Machine::UserMode,
+        set: "hours",
+        drives: 5,
+        size_mib: 512,
+        block_bytes: 512,
+        usual_s: 320,
+        limit_s: 1800,
+        ublk_mode: Some(USER_COPY),
+        scenarios: &[
+            scenario(
+                "stopped",
+                "the daemon is stopped for longer than the default deadline under fio: no member \
+                 goes out",
+            ),
+            scenario("frozen", "the same in a frozen control group"),
+            scenario("suspended", "the same in a machine that sleeps"),
+            scenario(
+                "clock",
+                "the clock is corrected by 40 days, and goes back: no scrub is repeated",
+            ),
+            scenario(
+                "swap",
+                "memory is swapped out to an array that loses a drive; its log lies in memory",
             ),
         ],
     },

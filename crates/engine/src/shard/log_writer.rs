@@ -172,9 +172,7 @@ impl Logs {
             flights: 0,
             publishing: 0,
             // Padding to the write granularity comes on top.
-            buffers: (0..count)
-                .map(|_| Buf::zeroed(bytes + (64 << 10)))
-                .collect(),
+            buffers: (0..count).map(|_| resident(bytes + (64 << 10))).collect(),
             sums: SumsMemory::default(),
             draining: None,
             retiring: Vec::new(),
@@ -292,6 +290,13 @@ fn longest_run(geometry: &Geometry, plan: Option<&LogPlan>, view: &View) -> (u64
         Some(run) if needed || run == plan.run_bytes => (run, true),
         _ => (plan.run_bytes, false),
     }
+}
+
+/// A buffer that has its pages from the machine now, as those of a pool do.
+fn resident(bytes: usize) -> Buf {
+    let mut buf = Buf::zeroed(bytes);
+    buf.bytes_mut().fill(0);
+    buf
 }
 
 /// What records have checksums of, for the members of this view.

@@ -10,6 +10,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod buffers;
+pub(crate) mod resident;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -48,6 +48,7 @@ use crate::mail::{Mail, Mailbox, Peers};
 use crate::member_io::MemberIos;
 use crate::memory::budget;
 use crate::memory::buffers::Registered;
+use crate::memory::resident::{declare_io_flusher, have_stack_and_heap, lock_memory};
 use crate::memory::{self, Reserved};
 use crate::ring::{Ring, check_io_uring, no_io_uring};
 use crate::serve::placement::{
@@ -56,7 +57,7 @@ use crate::serve::placement::{
 use crate::serve::volumes::Served;
 use crate::spawn::{check_threads, spawn};
 use crate::thread::control::{Control, EventRecord, Lifecycle};
-use crate::thread::counters::{Tally, declare_io_flusher, lock_memory};
+use crate::thread::counters::Tally;
 use crate::thread::heartbeat::Heartbeat;
 use crate::thread::worker::{Worker, log_of};
 use crate::thread::{Threads, thread_name};
@@ -762,6 +763,7 @@ impl ThreadStart {
                 let _guard = EndProcessOnPanic;
                 pin(start.pinning.cpus(index));
                 declare_io_flusher();
+                have_stack_and_heap();
                 match start.worker(ShardNo(index), peers, control, mail) {
                     Ok(worker) => {
                         let _ = ready.send(Ok(()));

@@ -1,4 +1,4 @@
-//! What is counted, and what the process tells the kernel of itself.
+//! What is counted.
 //!
 //! Invariant: counting takes no lock, allocates nothing and never fails. Deliberately absent:
 //! exposition formats; the daemon makes those from the counters.
@@ -214,23 +214,4 @@ impl Tally {
 /// Adds to a counter that no other thread writes: no locked instruction is needed.
 fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
-}
-
-/// Tells the kernel that this thread (and those that it starts) serves I/O: memory that it
-/// allocates must not be waited for by writing pages back through the very device that it serves.
-/// Needs CAP_SYS_RESOURCE; without it the array serves all the same.
-pub(crate) fn declare_io_flusher() {
-    if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
-        tracing::debug!(%error, "not declared an I/O flusher");
-    }
-}
-
-/// Keeps the process's memory out of swap once touched. Needs CAP_IPC_LOCK or a large
-/// RLIMIT_MEMLOCK; without it the array serves all the same.
-pub(crate) fn lock_memory() {
-    let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
-    // SAFETY: mlockall takes no pointers and changes no memory content.
-    if unsafe { libc::mlockall(flags) } != 0 {
-        tracing::debug!(error = %std::io::Error::last_os_error(), "memory is not locked");
-    }
 }
