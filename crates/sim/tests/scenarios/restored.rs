@@ -4,7 +4,7 @@
 use strake_engine::event::*;
 use strake_engine::restore::RestoreError;
 use strake_engine::units::*;
-use strake_format::WriteHole;
+use strake_format::{ScrubMode, WriteHole};
 use strake_sim::beyond::Demand;
 use strake_sim::launch::Half;
 use strake_sim::scenario::Scenario;
@@ -338,4 +338,80 @@ fn a_second_restore_does_not_decide() {
     array.restore(&known).start().rest();
     assert_eq!(undecided(&mut array), 1);
     assert!(before == stripe(&array));
+}
+
+/// A read of a mirror wrote the first copy over the others: the comparison found that all agreed,
+/// and nothing was left that said otherwise.
+#[test]
+fn a_read_of_an_undecided_mirror_writes_nothing() {
+    for (level, members) in [("1", 2), ("1", 3), ("10", 4)] {
+        let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+        let before = stripe(&array);
+        array.start().begin_to_read().verify().rest();
+        assert_eq!(undecided(&mut array), 1, "{level}");
+        assert!(before == stripe(&array), "{level}");
+        array.verify();
+        let scrub = Command::StartScrub(ScrubMode::Repair);
+        array.command(scrub).expect("it scrubs");
+        array.rest();
+        assert_eq!(undecided(&mut array), 1, "{level}");
+        assert!(before == stripe(&array), "{level}");
+        array.stop().start().verify().rest();
+        assert_eq!(undecided(&mut array), 1, "{level}");
+        assert!(before == stripe(&array), "{level}");
+    }
+}
+
+/// Beside a sector of the first copy that cannot be read the copy that differs was read; and it
+/// was written over the sector, which may hold what is right.
+#[test]
+fn a_bad_sector_of_an_undecided_mirror_stays_and_the_copy_that_differs_answers_it_alone() {
+    for (level, members) in [("1", 2), ("10", 4)] {
+        let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+        let geometry = array.world.geometry().clone();
+        let before = stripe(&array);
+        let (slot, row) = (
+            geometry.slot(StripeNo(4), 0),
+            geometry.row(StripeNo(4)).1.0,
+        );
+        array.start().rest();
+        let drive = array.drive(slot.0);
+        array.spoil_block(slot.0, row, 1);
+        let blocks = geometry.stripe_bytes() / geometry.block;
+        array.ask(AskKind::Read, 4 * blocks, blocks).verify().rest();
+        let bad = std::mem::take(&mut array.world.ssd_mut(drive).faults.latent);
+        assert_eq!(bad.len(), 1, "{level}: the sector was written");
+        assert_eq!(undecided(&mut array), 1, "{level}");
+        assert!(before == stripe(&array), "{level}");
+        array.write_all().begin_to_scrub().rest();
+        assert_eq!(undecided(&mut array), 0, "{level}");
+        parity_is_true(&mut array);
+    }
+}
+
+/// A small write changes what it writes, on every copy; what lies beside it still differs.
+#[test]
+fn a_small_write_to_an_undecided_mirror_leaves_what_differs_beside_it() {
+    for (level, members) in [("1", 2), ("1", 3), ("10", 4)] {
+        let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+        let geometry = array.world.geometry().clone();
+        let block = geometry.block as usize;
+        let before = stripe(&array);
+        array.start().begin_to_read();
+        let blocks = geometry.stripe_bytes() / geometry.block;
+        // All of the strip but its first block.
+        for at in 1..blocks {
+            array.begin_to_write_at(4 * blocks + at);
+        }
+        array.rest().verify();
+        assert_eq!(undecided(&mut array), 1, "{level}");
+        let after = stripe(&array);
+        for (before, after) in before.iter().zip(&after) {
+            assert!(before[..block] == after[..block], "{level}");
+            assert!(after[block..] == stripe(&array)[0][block..], "{level}");
+        }
+        array.write_at(4 * blocks, 1).begin_to_scrub().rest();
+        assert_eq!(undecided(&mut array), 0, "{level}");
+        parity_is_true(&mut array);
+    }
 }
