@@ -415,3 +415,25 @@ fn a_small_write_to_an_undecided_mirror_leaves_what_differs_beside_it() {
         parity_is_true(&mut array);
     }
 }
+
+/// Where a member is away its strips are compared with nothing: the region was decided by that.
+#[test]
+fn what_was_compared_without_a_member_is_not_decided() {
+    for (level, members) in [("1", 2), ("1", 3), ("5", 4), ("6", 5), ("10", 4)] {
+        for events in [0, 10, 40, 120, 300] {
+            let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+            let geometry = array.world.geometry().clone();
+            let slot = geometry.slot(StripeNo(4), geometry.width - 1);
+            array.start().steps(events).lose(slot.0).rest();
+            assert!(undecided(&mut array) >= 1, "{level}, {events} events");
+            if geometry.mirrored() {
+                array.verify().add().rest();
+                assert!(undecided(&mut array) >= 1, "{level}, {events} events");
+                array.command(Command::AcceptData).expect("it is undecided");
+                array.rest();
+                assert_eq!(undecided(&mut array), 0, "{level}, {events} events");
+                parity_is_true(&mut array);
+            }
+        }
+    }
+}
