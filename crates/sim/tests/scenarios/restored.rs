@@ -2,6 +2,7 @@
 //! still there.
 
 use strake_engine::event::*;
+use strake_engine::StartError;
 use strake_engine::restore::RestoreError;
 use strake_engine::units::*;
 use strake_format::{ScrubMode, WriteHole};
@@ -432,6 +433,48 @@ fn what_was_compared_without_a_member_is_not_decided() {
                 array.command(Command::AcceptData).expect("it is undecided");
                 array.rest();
                 assert_eq!(undecided(&mut array), 0, "{level}, {events} events");
+                parity_is_true(&mut array);
+            }
+        }
+    }
+}
+
+/// Parity of an undecided region is not trusted, so nothing of a member that is lost is computed
+/// there, and no rebuild comes to its end, be it onto the same drive. A start by force says that
+/// what it held is what parity makes of the others.
+#[test]
+fn an_undecided_array_that_lost_a_member_is_decided_after_a_start_by_force() {
+    for (level, members) in [("5", 4), ("6", 5)] {
+        for column in [0, usize::from(members) - 1] {
+            for returns in [false, true] {
+                let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+                let geometry = array.world.geometry().clone();
+                let slot = geometry.slot(StripeNo(4), column);
+                array.start().rest();
+                let drive = array.drive(slot.0);
+                array.world.demand(Demand::NothingWrong);
+                array.lose(slot.0).begin_to_read().rest();
+                match returns {
+                    true => {
+                        array.bring_back(drive).offer(drive).expect("it comes back");
+                        array.rest();
+                    }
+                    false => _ = array.add().rest(),
+                }
+                assert_eq!(array.state(), ArrayState::Degraded, "{level}");
+                let accepted = array.command(Command::AcceptData);
+                assert_eq!(accepted, Err(CommandError::NotOptimal), "{level}");
+                array.stop();
+                assert_eq!(array.refused(false), StartError::DirtyDegraded, "{level}");
+                array.start_by_force().rest();
+                assert_eq!(array.state(), ArrayState::Optimal, "{level}");
+                // What parity makes of the others may be wrong: written anew.
+                array.write_all().rest();
+                array.world.demand(Demand::All);
+                assert_eq!(undecided(&mut array), 1, "{level}");
+                array.command(Command::AcceptData).expect("it is undecided");
+                array.rest();
+                assert_eq!(undecided(&mut array), 0, "{level}");
                 parity_is_true(&mut array);
             }
         }
