@@ -312,7 +312,10 @@ mod tests {
         assert_eq!(becomes(&[(9, Dirty), (9, Dirty), (7, NeedSync)]), COMPARED);
         assert_eq!(becomes(&[(9, Dirty), (7, Dirty), (9, Dirty)]), COMPARED);
         assert_eq!(becomes(&[(8, Dirty), (7, Dirty), (9, Dirty)]), COMPARED);
-        assert_eq!(becomes(&[(9, Unwritten), (7, Unwritten)]), (Unwritten, false));
+        assert_eq!(
+            becomes(&[(9, Unwritten), (7, Unwritten)]),
+            (Unwritten, false)
+        );
     }
 
     #[test]

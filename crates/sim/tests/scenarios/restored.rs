@@ -1,8 +1,8 @@
 //! An array that lost its metadata is made again from what was known of it, over the data that is
 //! still there.
 
-use strake_engine::event::*;
 use strake_engine::StartError;
+use strake_engine::event::*;
 use strake_engine::restore::RestoreError;
 use strake_engine::units::*;
 use strake_format::{ScrubMode, WriteHole};
@@ -371,10 +371,7 @@ fn a_bad_sector_of_an_undecided_mirror_stays_and_the_copy_that_differs_answers_i
         let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
         let geometry = array.world.geometry().clone();
         let before = stripe(&array);
-        let (slot, row) = (
-            geometry.slot(StripeNo(4), 0),
-            geometry.row(StripeNo(4)).1.0,
-        );
+        let (slot, row) = (geometry.slot(StripeNo(4), 0), geometry.row(StripeNo(4)).1.0);
         array.start().rest();
         let drive = array.drive(slot.0);
         array.spoil_block(slot.0, row, 1);
