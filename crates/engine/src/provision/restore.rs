@@ -6,9 +6,11 @@
 //! again. Parity is trusted nowhere (NeedSync). Where writes may have been under way by the maps of
 //! all members it is computed from data. Where the map of one said Clean, or says nothing, or the
 //! maps are of different times, strips should agree: there the resync only compares (the region is
-//! undecided), for a device that is not the member, or is older, must not become the truth. Regions that are certain to be Unwritten stay so, and blocks that were lost
-//! stay lost. What had a record in the log and nothing else is lost: blocks of writes that were
-//! under way when the array last stopped without a word, and were never answered.
+//! undecided), for a device that is not the member, or is older, must not become the truth.
+//!
+//! Regions that are certain to be Unwritten stay so, and blocks that were lost stay lost. What had
+//! a record in the log and nothing else is lost: blocks of writes that were under way when the
+//! array last stopped without a word, and were never answered.
 //!
 //! Invariants: every slot has its member, for parity that may be untrue brings back no member; data
 //! is not written. Deliberately absent: telling which device was in which slot, and whether all of
