@@ -384,6 +384,8 @@ impl Array {
             self.jobs.resync = Some(Resync {
                 progress,
                 total,
+                // Of no region.
+                at: Row(u64::MAX),
                 ..Resync::default()
             });
             self.out.event(EventKind::JobStarted {
