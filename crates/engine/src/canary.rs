@@ -247,6 +247,8 @@ canaries! {
     ResyncOutdates = "resync-outdates",
     /// A resync computes parity anew where strips of an undecided region do not agree.
     ResyncDecides = "resync-decides",
+    /// A read of a mirror makes copies of an undecided region equal.
+    ReadsDecide = "reads-decide",
     /// A region is called decided before its parity is durable.
     DecidedEarly = "decided-early",
     /// What is computed from strips that do not agree is written in a region that is decided.

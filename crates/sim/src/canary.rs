@@ -66,7 +66,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 133] = [
+    pub const ALL: [(Canary, u64); 134] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -200,6 +200,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::RestAsItLies), 20000),
         (Canary::Inside(engine::Canary::ResyncOutdates), 6000),
         (Canary::Inside(engine::Canary::ResyncDecides), 6000),
+        (Canary::Inside(engine::Canary::ReadsDecide), 6000),
         (Canary::Inside(engine::Canary::DecidedEarly), 8000),
         (Canary::Inside(engine::Canary::BuiltDecided), 6000),
         (Canary::Inside(engine::Canary::TableBeforeDurable), 20000),

@@ -128,4 +128,7 @@ pub enum RegionAccess {
     /// As `Open`, but parity is not to be trusted until the resync has passed: writes do not build
     /// on it.
     NeedSync,
+    /// As `NeedSync`, and nobody knows which strips are right: nothing is written there but what
+    /// users write.
+    Undecided,
 }

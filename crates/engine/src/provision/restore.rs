@@ -3,17 +3,20 @@
 //!
 //! It becomes a new array, with an identity of its own, in the places of the old one: nothing that
 //! the old one left (a member that was away, a page of a map, a record in a log) is believed ever
-//! again. Parity is trusted nowhere (NeedSync). Where writes may have been under way it is computed
-//! from data. Where the map said Clean, or says nothing, strips should agree: there the resync only
-//! compares (the region is undecided), for a device that is not the member, or is older, must not
-//! become the truth. Regions that are certain to be Unwritten stay so, and blocks that were lost
-//! stay lost. What had a record in the log and nothing else is lost: blocks of writes that were
-//! under way when the array last stopped without a word, and were never answered.
+//! again. Parity is trusted nowhere (NeedSync). Where writes may have been under way by the maps of
+//! all members it is computed from data. Where the map of one said Clean, or says nothing, or the
+//! maps are of different times, strips should agree: there the resync only compares (the region is
+//! undecided), for a device that is not the member, or is older, must not become the truth.
+//!
+//! Regions that are certain to be Unwritten stay so, and blocks that were lost stay lost. What had
+//! a record in the log and nothing else is lost: blocks of writes that were under way when the
+//! array last stopped without a word, and were never answered.
 //!
 //! Invariants: every slot has its member, for parity that may be untrue brings back no member; data
 //! is not written. Deliberately absent: telling which device was in which slot, and whether all of
 //! them were in sync (the caller's).
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use strake_format::*;
@@ -29,6 +32,11 @@ pub struct Told {
     pub pages: Vec<Option<Vec<RegionState>>>,
     /// Logical blocks that lost their content, in any order.
     pub unreadable: Vec<Range<u64>>,
+    /// The newest version of each page on that member of which it is oldest, and on that of which
+    /// it is newest.
+    versions: Vec<Option<(u64, u64)>>,
+    /// Pages of which some member has none, or none that follow each other.
+    silent: BTreeSet<u32>,
 }
 
 impl Told {
@@ -37,6 +45,19 @@ impl Told {
     /// would lie in place of the older one, and if that version is the damaged one, this cannot be
     /// seen.
     pub fn take_page(&mut self, page: u32, places: [Option<&MapPage>; 2]) {
+        let at = page as usize;
+        if self.pages.len() <= at {
+            self.pages.resize(at + 1, None);
+            self.versions.resize(at + 1, None);
+        }
+        let Some(newest) = places.iter().flatten().map(|page| page.sequence).max() else {
+            self.silent.insert(page);
+            return;
+        };
+        // A version is written when all members have the one before.
+        let (least, most) = self.versions[at].unwrap_or((newest, newest));
+        let (least, most) = (least.min(newest), most.max(newest));
+        self.versions[at] = Some((least, most));
         let [Some(a), Some(b)] = places else { return };
         let (older, newer) = if a.sequence < b.sequence {
             (a, b)
@@ -44,13 +65,9 @@ impl Told {
             (b, a)
         };
         if newer.sequence - older.sequence != 1 {
+            self.silent.insert(page);
             return;
         }
-        let at = page as usize;
-        if self.pages.len() <= at {
-            self.pages.resize(at + 1, None);
-        }
-        // Of members that differ (the array stopped while it wrote the page) neither is certain.
         let states = &mut self.pages[at];
         let mut told = newer.states.clone();
         for &at in &newer.undecided {
@@ -61,9 +78,7 @@ impl Told {
             None => *states = Some(told),
             Some(other) => {
                 for (state, own) in other.iter_mut().zip(&told) {
-                    if *state != *own {
-                        *state = RegionState::NeedSync;
-                    }
+                    *state = both(*state, *own);
                 }
             }
         }
@@ -71,15 +86,17 @@ impl Told {
 
     /// What becomes of the regions of a page: Unwritten if that is certain. And whether strips of a
     /// region have to agree.
-    fn states(&self, layout: &Layout, page: u32) -> Vec<(RegionState, bool)> {
-        let count = layout.regions_in_page(page);
+    fn of_page(&self, page: u32, count: usize) -> Vec<(RegionState, bool)> {
         let known = self.pages.get(page as usize).cloned().flatten();
         let known = known.filter(|states| states.len() == count);
         let known = known.unwrap_or_else(|| vec![RegionState::Clean; count]);
+        let versions = self.versions.get(page as usize).copied().flatten();
+        let apart = versions.is_some_and(|(least, most)| most - least > 1);
+        let compared = apart || self.silent.contains(&page);
         let state = |state| match state {
             RegionState::Unwritten => (RegionState::Unwritten, false),
             RegionState::Clean => (RegionState::NeedSync, true),
-            RegionState::Dirty | RegionState::NeedSync => (RegionState::NeedSync, false),
+            RegionState::Dirty | RegionState::NeedSync => (RegionState::NeedSync, compared),
         };
         known.into_iter().map(state).collect()
     }
@@ -98,6 +115,20 @@ impl Told {
             }
         }
         lost
+    }
+}
+
+/// What two members say of a region.
+///
+/// Where they differ the array stopped while it wrote the page: no write had begun by it, or all
+/// were done. So strips agree if both are members as they were, and where one is older nothing else
+/// shows it. Parity is untrue for a known reason only where no member says anything else.
+fn both(one: RegionState, other: RegionState) -> RegionState {
+    let written = |state| matches!(state, RegionState::Dirty | RegionState::NeedSync);
+    match one == other {
+        true => one,
+        false if written(one) && written(other) => RegionState::NeedSync,
+        false => RegionState::Clean,
     }
 }
 
@@ -176,7 +207,8 @@ pub fn plan(spec: &RestoreSpec) -> Result<CreatePlan, RestoreError> {
         (sb.undecided, sb.witnessed) = (redundant, redundant);
     }
     let states = |layout: &Layout, page| {
-        let states = spec.told.states(layout, page).into_iter();
+        let count = layout.regions_in_page(page);
+        let states = spec.told.of_page(page, count).into_iter();
         states
             .map(|(state, agrees)| (state, agrees && redundant))
             .collect()
@@ -221,4 +253,89 @@ pub fn superblocks(spec: &RestoreSpec) -> Result<Vec<Superblock>, RestoreError> 
         sb.check().map_err(RestoreError::Definition)?;
     }
     Ok(superblocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use RegionState::{Clean, Dirty, NeedSync, Unwritten};
+
+    fn page(sequence: u64, states: &[RegionState]) -> MapPage {
+        MapPage {
+            array: ArrayUuid([1; 16]),
+            member: MemberUuid([2; 16]),
+            page: 0,
+            epoch: Epoch(1),
+            sequence,
+            states: states.to_vec(),
+            behind: Vec::new(),
+            undecided: Vec::new(),
+            whole_at: 0,
+        }
+    }
+
+    /// What becomes of a region of which the members say this, each with the version of its page.
+    fn becomes(members: &[(u64, RegionState)]) -> (RegionState, bool) {
+        let mut told = Told::default();
+        for &(sequence, state) in members {
+            let (older, newer) = (page(sequence - 1, &[state]), page(sequence, &[state]));
+            told.take_page(0, [Some(&older), Some(&newer)]);
+        }
+        told.of_page(0, 1)[0]
+    }
+
+    const COMPARED: (RegionState, bool) = (NeedSync, true);
+    const COMPUTED: (RegionState, bool) = (NeedSync, false);
+
+    #[test]
+    fn parity_is_computed_anew_only_where_all_maps_say_that_it_may_be_untrue() {
+        assert_eq!(becomes(&[(7, Dirty), (7, Dirty)]), COMPUTED);
+        assert_eq!(becomes(&[(7, Dirty), (8, NeedSync), (7, Dirty)]), COMPUTED);
+        assert_eq!(becomes(&[(7, Clean), (7, Clean)]), COMPARED);
+        assert_eq!(becomes(&[(7, Unwritten); 3]), (Unwritten, false));
+    }
+
+    /// A member of an older image says Dirty, or Clean, of a region that the others say is not so.
+    #[test]
+    fn what_maps_that_differ_say_is_compared() {
+        for other in [Clean, Unwritten] {
+            for written in [Dirty, NeedSync] {
+                assert_eq!(becomes(&[(7, written), (8, other)]), COMPARED);
+                assert_eq!(becomes(&[(8, other), (7, written)]), COMPARED);
+                assert_eq!(becomes(&[(8, other), (7, written), (7, Dirty)]), COMPARED);
+            }
+        }
+    }
+
+    /// The page is written when all members have the version before.
+    #[test]
+    fn a_member_with_an_older_map_is_compared_though_it_says_the_same() {
+        assert_eq!(becomes(&[(7, Dirty), (9, Dirty)]), COMPARED);
+        assert_eq!(becomes(&[(9, Dirty), (9, Dirty), (7, NeedSync)]), COMPARED);
+        assert_eq!(becomes(&[(9, Dirty), (7, Dirty), (9, Dirty)]), COMPARED);
+        assert_eq!(becomes(&[(8, Dirty), (7, Dirty), (9, Dirty)]), COMPARED);
+        assert_eq!(
+            becomes(&[(9, Unwritten), (7, Unwritten)]),
+            (Unwritten, false)
+        );
+    }
+
+    #[test]
+    fn a_member_that_says_nothing_is_compared() {
+        let (older, newer) = (page(6, &[Dirty]), page(7, &[Dirty]));
+        let old = page(3, &[Dirty]);
+        // Of a page that was being written when the power went one version is left.
+        for (places, becomes) in [
+            ([None, None], COMPARED),
+            ([None, Some(&old)], COMPARED),
+            ([Some(&old), Some(&newer)], COMPARED),
+            ([Some(&older), None], COMPUTED),
+            ([None, Some(&newer)], COMPUTED),
+        ] {
+            let mut told = Told::default();
+            told.take_page(0, [Some(&older), Some(&newer)]);
+            told.take_page(0, places);
+            assert_eq!(told.of_page(0, 1)[0], becomes, "{places:?}");
+        }
+    }
 }

@@ -238,15 +238,16 @@ impl Shard {
         }
     }
 
-    /// Reads a piece: from its member, or computed where none can give it.
+    /// Reads a piece: from its member, or computed where none can give it; of a mirror in an
+    /// `undecided` region always from the first copy.
     pub(crate) fn read_piece(
         &mut self,
-        request: usize,
-        part: usize,
+        (request, part): (usize, usize),
         piece: &Piece,
         place: Option<u64>,
+        undecided: bool,
     ) {
-        if let Some(read) = self.direct(request, part, piece) {
+        if let Some(read) = self.direct(request, part, piece, undecided) {
             let place = place.filter(|_| self.meters.fills_in_time(read.device, self.out.now()));
             let place = place.map(|first| first + piece.at as u64);
             return self.start_read(DirectRead { place, ..read });

@@ -64,7 +64,22 @@ impl Gate {
 
     /// Parity agrees with data here.
     pub(crate) fn trusted(&self) -> bool {
-        self.access != RegionAccess::NeedSync
+        !matches!(
+            self.access,
+            RegionAccess::NeedSync | RegionAccess::Undecided
+        )
+    }
+
+    /// Nobody knows which strips are right: the first copy of a mirror that can be read answers,
+    /// and what differs stays as it is.
+    pub(crate) fn undecided(&self) -> bool {
+        self.access == RegionAccess::Undecided
+    }
+
+    /// Copies may differ for a known reason: what is read becomes the truth.
+    pub(crate) fn equalizes(&self) -> bool {
+        let blind = self.undecided() && canary::hit(Canary::ReadsDecide);
+        self.access == RegionAccess::NeedSync || blind
     }
 
     /// Copies agree, and parity is true: without anybody's word. All that says whether a hedge may
@@ -85,7 +100,12 @@ impl Gate {
 
     /// Writes may start.
     pub(crate) fn open(&self) -> bool {
-        !self.closing && matches!(self.access, RegionAccess::Open | RegionAccess::NeedSync)
+        !self.closing && self.dirty()
+    }
+
+    /// Dirty is durable on the members.
+    fn dirty(&self) -> bool {
+        self.access == RegionAccess::Open || !self.trusted()
     }
 
     /// What is read before it is open counts when it is.
@@ -100,7 +120,7 @@ impl Gate {
 
     /// Parity is true, be it that the region is being closed.
     pub(crate) fn sync(&mut self) {
-        if self.access == RegionAccess::NeedSync {
+        if !self.trusted() {
             self.access = RegionAccess::Open;
         }
     }
@@ -166,9 +186,8 @@ impl Gate {
             self.users,
             self.writers
         );
-        let dirty = matches!(self.access, RegionAccess::Open | RegionAccess::NeedSync);
         ensure!(
-            writers == 0 || dirty,
+            writers == 0 || self.dirty(),
             "region {region} is written by {writers} operations and is {:?}",
             self.access
         );

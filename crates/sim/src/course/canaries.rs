@@ -71,6 +71,7 @@ fn course_for(canary: engine::Canary) -> Option<Course> {
         engine::Canary::RestAsItLies => Some(Course::RotsBeside),
         engine::Canary::ResyncOutdates => Some(Course::Outdated),
         engine::Canary::ResyncDecides => Some(Course::Restored),
+        engine::Canary::ReadsDecide => Some(Course::Restored),
         engine::Canary::DecidedEarly => Some(Course::Accepted),
         engine::Canary::AgreementDecides => Some(Course::Accepted),
         engine::Canary::BuiltDecided => Some(Course::Unclear),

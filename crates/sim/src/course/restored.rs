@@ -6,6 +6,7 @@
 
 use strake_engine::event::Command;
 use strake_engine::units::StripeNo;
+use strake_format::ScrubMode;
 
 use crate::prng::Prng;
 use crate::scenario::Scenario;
@@ -31,12 +32,23 @@ pub(crate) fn restored(array: &mut Scenario, rng: &mut Prng) {
     let before = held(array);
     array.start();
     if rng.percent(50) {
+        // Before and while the strips are compared.
+        array.begin_to_read();
+    }
+    if rng.percent(50) {
         array.steps(rng.below(400)).power_cut().start();
     }
     array.rest();
     let undecided = |array: &mut Scenario| array.status().undecided.len();
     assert!(undecided(array) == 1, "what does not agree is not said");
     assert!(before == held(array), "a resync decided");
+    if rng.percent(50) {
+        array.verify();
+        array.world.command(Command::StartScrub(ScrubMode::Repair));
+        array.rest();
+        assert!(undecided(array) == 1, "a read or a scrub decided");
+        assert!(before == held(array), "a read or a scrub changed a copy");
+    }
     if rng.percent(50) {
         // Stripes that are written anew as a whole agree.
         array.begin_to_overwrite().steps(rng.below(400));

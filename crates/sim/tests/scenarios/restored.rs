@@ -1,10 +1,11 @@
 //! An array that lost its metadata is made again from what was known of it, over the data that is
 //! still there.
 
+use strake_engine::StartError;
 use strake_engine::event::*;
 use strake_engine::restore::RestoreError;
 use strake_engine::units::*;
-use strake_format::WriteHole;
+use strake_format::{ScrubMode, WriteHole};
 use strake_sim::beyond::Demand;
 use strake_sim::launch::Half;
 use strake_sim::scenario::Scenario;
@@ -338,4 +339,141 @@ fn a_second_restore_does_not_decide() {
     array.restore(&known).start().rest();
     assert_eq!(undecided(&mut array), 1);
     assert!(before == stripe(&array));
+}
+
+/// A read of a mirror wrote the first copy over the others: the comparison found that all agreed,
+/// and nothing was left that said otherwise.
+#[test]
+fn a_read_of_an_undecided_mirror_writes_nothing() {
+    for (level, members) in [("1", 2), ("1", 3), ("10", 4)] {
+        let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+        let before = stripe(&array);
+        array.start().begin_to_read().verify().rest();
+        assert_eq!(undecided(&mut array), 1, "{level}");
+        assert!(before == stripe(&array), "{level}");
+        array.verify();
+        let scrub = Command::StartScrub(ScrubMode::Repair);
+        array.command(scrub).expect("it scrubs");
+        array.rest();
+        assert_eq!(undecided(&mut array), 1, "{level}");
+        assert!(before == stripe(&array), "{level}");
+        array.stop().start().verify().rest();
+        assert_eq!(undecided(&mut array), 1, "{level}");
+        assert!(before == stripe(&array), "{level}");
+    }
+}
+
+/// Beside a sector of the first copy that cannot be read the copy that differs was read; and it
+/// was written over the sector, which may hold what is right.
+#[test]
+fn a_bad_sector_of_an_undecided_mirror_stays_and_the_copy_that_differs_answers_it_alone() {
+    for (level, members) in [("1", 2), ("10", 4)] {
+        let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+        let geometry = array.world.geometry().clone();
+        let before = stripe(&array);
+        let (slot, row) = (geometry.slot(StripeNo(4), 0), geometry.row(StripeNo(4)).1.0);
+        array.start().rest();
+        let drive = array.drive(slot.0);
+        array.spoil_block(slot.0, row, 1);
+        let blocks = geometry.stripe_bytes() / geometry.block;
+        array.ask(AskKind::Read, 4 * blocks, blocks).verify().rest();
+        let bad = std::mem::take(&mut array.world.ssd_mut(drive).faults.latent);
+        assert_eq!(bad.len(), 1, "{level}: the sector was written");
+        assert_eq!(undecided(&mut array), 1, "{level}");
+        assert!(before == stripe(&array), "{level}");
+        array.write_all().begin_to_scrub().rest();
+        assert_eq!(undecided(&mut array), 0, "{level}");
+        parity_is_true(&mut array);
+    }
+}
+
+/// A small write changes what it writes, on every copy; what lies beside it still differs.
+#[test]
+fn a_small_write_to_an_undecided_mirror_leaves_what_differs_beside_it() {
+    for (level, members) in [("1", 2), ("1", 3), ("10", 4)] {
+        let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+        let geometry = array.world.geometry().clone();
+        let block = geometry.block as usize;
+        let before = stripe(&array);
+        array.start().begin_to_read();
+        let blocks = geometry.stripe_bytes() / geometry.block;
+        // All of the strip but its first block.
+        for at in 1..blocks {
+            array.begin_to_write_at(4 * blocks + at);
+        }
+        array.rest().verify();
+        assert_eq!(undecided(&mut array), 1, "{level}");
+        let after = stripe(&array);
+        for (before, after) in before.iter().zip(&after) {
+            assert!(before[..block] == after[..block], "{level}");
+            assert!(after[block..] == stripe(&array)[0][block..], "{level}");
+        }
+        array.write_at(4 * blocks, 1).begin_to_scrub().rest();
+        assert_eq!(undecided(&mut array), 0, "{level}");
+        parity_is_true(&mut array);
+    }
+}
+
+/// Where a member is away its strips are compared with nothing: the region was decided by that.
+#[test]
+fn what_was_compared_without_a_member_is_not_decided() {
+    for (level, members) in [("1", 2), ("1", 3), ("5", 4), ("6", 5), ("10", 4)] {
+        for events in [0, 10, 40, 120, 300] {
+            let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+            let geometry = array.world.geometry().clone();
+            let slot = geometry.slot(StripeNo(4), geometry.width - 1);
+            array.start().steps(events).lose(slot.0).rest();
+            assert!(undecided(&mut array) >= 1, "{level}, {events} events");
+            if geometry.mirrored() {
+                array.verify().add().rest();
+                assert!(undecided(&mut array) >= 1, "{level}, {events} events");
+                array.command(Command::AcceptData).expect("it is undecided");
+                array.rest();
+                assert_eq!(undecided(&mut array), 0, "{level}, {events} events");
+                parity_is_true(&mut array);
+            }
+        }
+    }
+}
+
+/// Parity of an undecided region is not trusted, so nothing of a member that is lost is computed
+/// there, and no rebuild comes to its end, be it onto the same drive. A start by force says that
+/// what it held is what parity makes of the others.
+#[test]
+fn an_undecided_array_that_lost_a_member_is_decided_after_a_start_by_force() {
+    for (level, members) in [("5", 4), ("6", 5)] {
+        for column in [0, usize::from(members) - 1] {
+            for returns in [false, true] {
+                let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+                let geometry = array.world.geometry().clone();
+                let slot = geometry.slot(StripeNo(4), column);
+                array.start().rest();
+                let drive = array.drive(slot.0);
+                array.world.demand(Demand::NothingWrong);
+                array.lose(slot.0).begin_to_read().rest();
+                match returns {
+                    true => {
+                        array.bring_back(drive).offer(drive).expect("it comes back");
+                        array.rest();
+                    }
+                    false => _ = array.add().rest(),
+                }
+                assert_eq!(array.state(), ArrayState::Degraded, "{level}");
+                let accepted = array.command(Command::AcceptData);
+                assert_eq!(accepted, Err(CommandError::NotOptimal), "{level}");
+                array.stop();
+                assert_eq!(array.refused(false), StartError::DirtyDegraded, "{level}");
+                array.start_by_force().rest();
+                assert_eq!(array.state(), ArrayState::Optimal, "{level}");
+                // What parity makes of the others may be wrong: written anew.
+                array.write_all().rest();
+                array.world.demand(Demand::All);
+                assert_eq!(undecided(&mut array), 1, "{level}");
+                array.command(Command::AcceptData).expect("it is undecided");
+                array.rest();
+                assert_eq!(undecided(&mut array), 0, "{level}");
+                parity_is_true(&mut array);
+            }
+        }
+    }
 }

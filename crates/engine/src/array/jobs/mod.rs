@@ -104,6 +104,8 @@ struct Resync {
     undecided: BTreeSet<RegionNo>,
     /// It was told that it does not go on with these.
     halted: bool,
+    /// In which all members were in place when the region at work was begun.
+    epoch: Option<Epoch>,
     /// Stripes of the region at work that do not agree, and are left so.
     amiss: u64,
     unreadable: u64,
@@ -382,6 +384,8 @@ impl Array {
             self.jobs.resync = Some(Resync {
                 progress,
                 total,
+                // Of no region.
+                at: Row(u64::MAX),
                 ..Resync::default()
             });
             self.out.event(EventKind::JobStarted {
@@ -390,10 +394,11 @@ impl Array {
             });
         }
         let rows = self.geometry.region_rows(region);
+        let epoch = self.in_place().then_some(self.sb.epoch);
         let job = self.jobs.resync.as_mut().expect("made above");
         if !rows.contains(&job.at.0) {
             job.at = Row(rows.start);
-            (job.amiss, job.unreadable) = (0, 0);
+            (job.epoch, job.amiss, job.unreadable) = (epoch, 0, 0);
         }
         let skips = canary::hit(Canary::ResyncSkipsRows) && job.at.0 + 1 < rows.end;
         let first = Row(job.at.0 + u64::from(skips));
@@ -435,7 +440,8 @@ impl Array {
         let region = self.geometry.region(done.first);
         let region_end = self.geometry.region_rows(region).end;
         let compared = self.map.is_undecided(region);
-        let (whole, witnessed) = (self.table.whole(), self.sb.witnessed);
+        let whole = self.in_place();
+        let (epoch, witnessed) = (self.sb.epoch, self.sb.witnessed);
         let Some(job) = &mut self.jobs.resync else {
             return;
         };
@@ -452,7 +458,13 @@ impl Array {
         }
         // The next region starts from its first row.
         job.at = Row(u64::MAX);
-        let amiss = job.amiss > 0 || (compared && whole && job.unreadable > 0);
+        let stayed = job.epoch == Some(epoch);
+        if compared && whole && !stayed {
+            // Members have come meanwhile: it is gone through once more.
+            return;
+        }
+        // Of a strip that was not there it is unknown whether it agrees.
+        let amiss = job.amiss > 0 || (compared && (!whole || job.unreadable > 0));
         if amiss {
             job.stuck.insert(region);
         } else if job.unreadable > 0 {

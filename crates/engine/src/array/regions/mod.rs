@@ -405,7 +405,7 @@ impl Map {
     }
 
     pub(crate) fn accesses(&self) -> Vec<RegionAccess> {
-        self.regions.iter().map(|r| access(r.phase)).collect()
+        self.regions.iter().map(Region::access).collect()
     }
 
     pub(crate) fn unwritten_bytes(&self, geometry: &Geometry) -> u64 {
@@ -435,14 +435,18 @@ impl Map {
     }
 }
 
-fn access(phase: Phase) -> RegionAccess {
-    match phase {
-        Phase::Unwritten | Phase::Zeroing { .. } | Phase::Unmapping | Phase::Draining { .. } => {
-            RegionAccess::Unwritten
+impl Region {
+    fn access(&self) -> RegionAccess {
+        match self.phase {
+            Phase::Unwritten
+            | Phase::Zeroing { .. }
+            | Phase::Unmapping
+            | Phase::Draining { .. } => RegionAccess::Unwritten,
+            Phase::Open => RegionAccess::Open,
+            Phase::NeedSync if self.undecided => RegionAccess::Undecided,
+            Phase::NeedSync => RegionAccess::NeedSync,
+            _ => RegionAccess::Clean,
         }
-        Phase::Open => RegionAccess::Open,
-        Phase::NeedSync => RegionAccess::NeedSync,
-        _ => RegionAccess::Clean,
     }
 }
 
@@ -454,7 +458,7 @@ impl Array {
     /// Enters a phase that shards must know of.
     fn enter(&mut self, region: RegionNo, phase: Phase) {
         self.set_phase(region, phase);
-        let access = access(phase);
+        let access = self.map.region(region).access();
         // A shard that asked during the transition asks again, if the answer is not what it needs.
         self.out.message_all(&ToShard::Region { region, access });
         if matches!(phase, Phase::Open | Phase::NeedSync) {

@@ -16,7 +16,7 @@
 
 use strake_format::{Epoch, RegionState, ScrubMode};
 
-use crate::array::regions::Map;
+use crate::array::regions::{Map, Phase};
 use crate::array::{Array, Stage};
 use crate::canary::{self, Canary};
 use crate::proto::*;
@@ -109,6 +109,9 @@ impl Array {
         let first = self.map.undecided().next().is_none();
         self.sb.witnessed = alone && (first || self.sb.witnessed);
         self.map.set_undecided(region, true);
+        if self.map.phase(region) == Phase::NeedSync {
+            self.enter(region, Phase::NeedSync);
+        }
         self.tell_decision(region, None);
         if !std::mem::replace(&mut self.sb.undecided, true) {
             self.persist.touch();

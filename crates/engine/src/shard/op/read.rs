@@ -10,7 +10,9 @@
 //!   do not, and redundancy does not locate the corrupt strip, the sector stays unreadable: what it
 //!   held may still locate it.
 //! * Where copies of a mirror may differ, an answer is durable on all of them before it is given:
-//!   otherwise the loss of the copy that spoke would bring another version back.
+//!   otherwise the loss of the copy that spoke would bring another version back. In an undecided
+//!   region the first copy that can be read answers, and nothing is written: the others may be
+//!   right.
 
 use crate::canary::{self, Canary};
 use crate::geometry::column_set::Columns;
@@ -186,7 +188,8 @@ impl Shard {
                 (*piece, slice.part(from, (piece.hi - piece.lo) as usize))
             })
             .collect();
-        let clear = op.findings.iter().all(|found| !found.corrupt.is_empty());
+        let heals = op.heal.is_empty() || !self.gates[op.region].undecided();
+        let clear = heals && op.findings.iter().all(|found| !found.corrupt.is_empty());
         let healed: Vec<(usize, Slice)> = (0..op.width)
             .filter(|&c| clear && op.heal.has(c))
             .filter_map(|c| op.columns[c].clone().map(|s| (c, s)))

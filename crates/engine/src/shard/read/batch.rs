@@ -107,7 +107,7 @@ impl Shard {
                 } else if let Some((_, _, pieces)) = runs.iter_mut().find(within) {
                     pieces.push(ReadPiece::of(row.request, part, piece));
                 } else {
-                    self.read_piece(row.request, part, piece, row.place);
+                    self.read_piece((row.request, part), piece, row.place, false);
                 }
             }
         }
@@ -150,8 +150,8 @@ impl Shard {
         place: Option<u64>,
     ) {
         let gate = &self.gates[self.map.region(stripe)];
-        let (unwritten, trusted) = (gate.unwritten(), gate.trusted());
-        let equalizes = self.map.geometry().mirrored() && !trusted;
+        let (unwritten, undecided) = (gate.unwritten(), gate.undecided());
+        let equalizes = gate.equalizes() && self.map.geometry().mirrored();
         for (at, piece) in row.iter().enumerate() {
             let part = first + at;
             if unwritten {
@@ -164,7 +164,7 @@ impl Shard {
                 let work = Work::read(pieces, piece.lo, piece.hi, Vec::new());
                 self.queue.enqueue(stripe, work.equalizing());
             } else {
-                self.read_piece(request, part, piece, place);
+                self.read_piece((request, part), piece, place, undecided);
             }
         }
     }

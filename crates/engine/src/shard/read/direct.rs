@@ -73,8 +73,15 @@ impl DirectRead {
 }
 
 impl Shard {
-    /// The member that can answer this piece alone, if any.
-    pub(crate) fn direct(&self, request: usize, part: usize, piece: &Piece) -> Option<DirectRead> {
+    /// The member that can answer this piece alone, if any. `undecided`: of copies that differ it
+    /// is always the same one.
+    pub(crate) fn direct(
+        &self,
+        request: usize,
+        part: usize,
+        piece: &Piece,
+        undecided: bool,
+    ) -> Option<DirectRead> {
         let columns = if self.map.geometry().mirrored() {
             self.map.width(piece.stripe)
         } else {
@@ -83,7 +90,10 @@ impl Shard {
         // Copies of a mirror take turns by place in their group, so that neighbours go to the same
         // member. By the number of the stripe, all of a group would go to one of two copies.
         let (_, row) = self.map.geometry().row(piece.stripe);
-        let first = (row.0 + piece.lo / 65536) as usize;
+        let first = match undecided {
+            true => 0,
+            false => (row.0 + piece.lo / 65536) as usize,
+        };
         (0..columns).find_map(|turn| {
             let source = if columns == 1 {
                 piece.column

@@ -202,7 +202,7 @@ impl Shard {
         if self.map.piece_lost(piece) && !canary::hit(Canary::VisitorIgnoresList) {
             return None;
         }
-        let read = self.direct(0, part, piece)?;
+        let read = self.direct(0, part, piece, false)?;
         let slot = self.map.slot_view(piece.stripe, read.source);
         let in_sync = slot.current.is_some() && slot.incoming.is_none();
         in_sync.then_some(DirectRead {

@@ -14,7 +14,7 @@ use strake_engine::event::{Command, MemberState, MemberStatus, Status};
 use strake_format::{ScrubCounts, ScrubResult, Superblock};
 
 use crate::api::{JobJson, OutcomeJson, ScrubsJson};
-use crate::common::errors::Failure;
+use crate::common::errors::{Code, Failure};
 use crate::common::size;
 use crate::daemon::array::running::Running;
 use crate::daemon::service::{Job, Service, outcome};
@@ -133,8 +133,17 @@ pub(crate) fn compares_nothing(status: &Status) -> String {
 
 /// Takes the data in undecided regions for right.
 pub(super) fn accept(running: &Running, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
-    running.preflight(Command::AcceptData)?;
     let array = running.json()?;
+    let may = running.preflight(Command::AcceptData);
+    may.map_err(|refused| match refused.code {
+        // Nothing is rebuilt where parity is undecided: see `docs/operations.md`.
+        Code::NotOptimal if array.state == "degraded" => refused.cure(format!(
+            "let rebuilds end; where one is paused (blocks cannot be read): strake stop {name}, \
+             strake start {name} --force (what is missing is then what parity makes of it), let \
+             it be rebuilt, and accept then"
+        )),
+        _ => refused,
+    })?;
     let regions = size::count(array.undecided_regions as usize, "region");
     let what = format!(
         "what is read in {regions} ({}) for right and compute parity anew",
