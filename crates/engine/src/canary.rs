@@ -46,6 +46,10 @@ canaries! {
     EmptiedKept = "emptied-kept",
     /// Superblocks are written over what was not read before.
     CopiesUnread = "copies-unread",
+    /// A place of a member that is doubted shows nothing against it where one read of it failed.
+    DoubtForgotten = "doubt-forgotten",
+    /// Jobs compute from a member that is doubted.
+    DoubtedIsSource = "doubted-is-source",
     /// A region in which strips were built is decided where a scrub finds that they agree.
     AgreementDecides = "agreement-decides",
     /// Superblocks tell of a new frontier before the rows are durable in the new shape.

@@ -66,7 +66,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 134] = [
+    pub const ALL: [(Canary, u64); 136] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -184,6 +184,8 @@ impl Canary {
         (Canary::Inside(engine::Canary::EmptiedBelieved), 100),
         (Canary::Inside(engine::Canary::EmptiedKept), 6000),
         (Canary::Inside(engine::Canary::CopiesUnread), 2000),
+        (Canary::Inside(engine::Canary::DoubtForgotten), 6000),
+        (Canary::Inside(engine::Canary::DoubtedIsSource), 8000),
         (Canary::Inside(engine::Canary::AgreementDecides), 8000),
         (Canary::Inside(engine::Canary::ServesUnsealed), 300),
         (Canary::Inside(engine::Canary::RebuiltGetNoRecords), 20000),

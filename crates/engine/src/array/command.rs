@@ -83,14 +83,18 @@ impl Array {
         self.persist.waiters.push(waiter);
     }
 
-    /// All superblocks were read, and written anew.
+    /// All superblocks were read. Nothing is left to be done where the device has gone meanwhile:
+    /// that it has is durable.
     pub(crate) fn put_out(&mut self, id: CommandId, device: DeviceId) {
-        if self.table.has(device)
-            && let Err(error) = self.preflight(&Command::FailDevice(device))
-        {
+        if !self.table.has(device) {
+            return self.out.done(id, Ok(Changed::No));
+        }
+        if let Err(error) = self.preflight(&Command::FailDevice(device)) {
             return self.out.done(id, Err(error));
         }
         self.member_out(device, OutCause::Asked);
+        // The table of a member that was replaced stays what it was; the answer waits for one.
+        self.persist.touch();
         let waiter = SuperblockWaiter::Done(id, Changed::Yes);
         self.persist.waiters.push(waiter);
     }
@@ -106,9 +110,9 @@ impl Array {
         }
     }
 
-    /// They are read before they are written anew: what they show decides.
+    /// They are read, and not written: what they show decides.
     fn look_at_superblocks(&mut self) -> Changed {
-        self.persist.touch();
+        self.persist.look();
         Changed::Yes
     }
 

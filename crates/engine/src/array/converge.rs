@@ -138,6 +138,10 @@ impl Array {
         if !self.persist.nothing_wanted() {
             return self.persist_now();
         }
+        if self.persist.looks() {
+            self.look_at_copies();
+            return self.drive_persist();
+        }
         if self.persist.view_due && !self.lease.returned() {
             // A shard with a read lease may still read a member that is out.
             return;

@@ -127,7 +127,7 @@ impl Array {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use strake_format::*;
 
     use super::*;
@@ -137,7 +137,7 @@ mod tests {
     use crate::stats::device_latency::HedgeRules;
 
     /// Three members and a spare.
-    fn created() -> CreatePlan {
+    pub(crate) fn created() -> CreatePlan {
         let info = DeviceInfo {
             bytes: 64 << 20,
             block_bytes: 512,
@@ -164,7 +164,7 @@ mod tests {
         plan(&spec).expect("the definition is valid")
     }
 
-    fn found(plan: &CreatePlan, at: usize) -> Found {
+    pub(crate) fn found(plan: &CreatePlan, at: usize) -> Found {
         let superblock = plan.superblocks[at].clone();
         let read = |offset: u64| {
             let mut writes = plan.writes[at].iter();
@@ -217,11 +217,8 @@ mod tests {
         }
     }
 
-    /// It serves, and a region is open.
-    fn serving() -> Array {
-        let plan = created();
-        let found = (0..4).map(|at| found(&plan, at)).collect();
-        let options = StartOptions {
+    pub(crate) fn options() -> StartOptions {
+        StartOptions {
             fold: true,
             shards: 1,
             force: false,
@@ -229,8 +226,14 @@ mod tests {
             hedging: HedgeRules::default(),
             window_bytes: 4 << 20,
             unix_s: 0,
-        };
-        let mut array = Array::assemble(found, &options).expect("a new array starts");
+        }
+    }
+
+    /// It serves, and a region is open.
+    fn serving() -> Array {
+        let plan = created();
+        let found = (0..4).map(|at| found(&plan, at)).collect();
+        let mut array = Array::assemble(found, &options()).expect("a new array starts");
         array.start(Time(0));
         rest(&mut array, |_| false);
         let region = RegionNo(0);

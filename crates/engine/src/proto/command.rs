@@ -210,8 +210,8 @@ pub enum CommandError {
          each may hold writes that the other lacks"
     )]
     SplitBrain,
-    /// A member is missing or being rebuilt, or a resync is under way.
-    #[error("the array is not in order: a member is missing or being rebuilt, or it resyncs")]
+    /// A member is missing, being rebuilt or doubted, or a resync is under way.
+    #[error("the array is not in order: a member is missing, rebuilt or doubted, or it resyncs")]
     NotOptimal,
     /// Another change of the array's shape is under way.
     #[error("the array's shape is being changed already")]

@@ -56,6 +56,8 @@ fn course_for(canary: engine::Canary) -> Option<Course> {
         engine::Canary::ListRoomForgotten => Some(Course::FullList),
         engine::Canary::ReturnsUnwitnessed => Some(Course::LongAway),
         engine::Canary::CleanNotBehind => Some(Course::LostWhileAway),
+        engine::Canary::DoubtForgotten => Some(Course::Doubted),
+        engine::Canary::DoubtedIsSource => Some(Course::Doubted),
         engine::Canary::OlderMapReturns => Some(Course::LiveImage),
         engine::Canary::RebuiltGetNoRecords => Some(Course::JoinsUnderWrites),
         engine::Canary::StopKeepsBase => Some(Course::BaseUnderWay),

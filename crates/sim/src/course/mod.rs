@@ -11,6 +11,7 @@
 //! Deliberately absent: the tolerance rules. The author of a course knows which faults are fair.
 
 mod canaries;
+mod doubts;
 mod joins;
 mod lists;
 mod records;
@@ -99,6 +100,9 @@ pub enum Course {
     Outdated,
     /// Strips do not agree, and the array is made again from what was known of it.
     Restored,
+    /// Members that the level needs lose their superblocks while they serve, and cannot be read now
+    /// and then.
+    Doubted,
 }
 
 /// One seed in so many is a course that is drawn apart from the others.
@@ -114,10 +118,11 @@ const UNCLEAR_ONE_IN: u64 = 300;
 const FULL_LIST_ONE_IN: u64 = 300;
 const OUTDATED_ONE_IN: u64 = 300;
 const RESTORED_ONE_IN: u64 = 300;
+const DOUBTED_ONE_IN: u64 = 300;
 
 /// All courses, with their names on the command line and their weights: some are dear, thousands of
 /// events, or many starts. Those without a weight are drawn apart.
-const COURSES: [(Course, &str, u32); 27] = [
+const COURSES: [(Course, &str, u32); 28] = [
     (Course::FailedFlush, "failed-flush", 7),
     (Course::Listed, "listed", 9),
     (Course::FullList, "full-list", 1),
@@ -145,6 +150,7 @@ const COURSES: [(Course, &str, u32); 27] = [
     (Course::Unclear, "unclear", 0),
     (Course::Outdated, "outdated", 0),
     (Course::Restored, "restored", 0),
+    (Course::Doubted, "doubted", 0),
 ];
 
 impl Course {
@@ -167,6 +173,7 @@ impl Course {
             (Course::FullList, 38, FULL_LIST_ONE_IN),
             (Course::Outdated, 39, OUTDATED_ONE_IN),
             (Course::Restored, 40, RESTORED_ONE_IN),
+            (Course::Doubted, 41, DOUBTED_ONE_IN),
         ];
         let is_drawn = |salt: u64, one_in| Prng::new(seed ^ salt, Purpose::Focus).one_in(one_in);
         let mut apart = apart
@@ -248,6 +255,11 @@ impl Course {
                 let policy = rng.pick(&[WriteHole::Closed, WriteHole::Resync]);
                 any(rng, &[("1", 2), ("5", 4), ("6", 5), ("10", 4), ("50", 6)]).policy(policy)
             }
+            Course::Doubted => {
+                let policy = rng.pick(&[WriteHole::Closed, WriteHole::Resync, WriteHole::Resync]);
+                let of = [("1", 2), ("1", 3), ("5", 4), ("6", 5), ("6", 6), ("50", 6)];
+                any(rng, &of).policy(policy)
+            }
             Course::LiveImage => any(rng, &[("5", 4), ("6", 5), ("1", 3), ("10", 4)]),
             Course::Accepted => any(rng, &[("6", 6), ("6", 5)]),
             Course::Unread => any(rng, &[("5", 4), ("5", 5), ("50", 8)]),
@@ -295,6 +307,7 @@ impl Course {
             Course::RotsBeside => records::rots_beside(array, rng),
             Course::Outdated => records::outdated(array, rng),
             Course::Restored => restored::restored(array, rng),
+            Course::Doubted => doubts::doubted(array, rng),
             Course::LiveImage => live_image(array, rng),
             Course::Accepted => accepted(array, rng),
             Course::BadSector => sectors::rots_beside_a_bad_one(array, rng),

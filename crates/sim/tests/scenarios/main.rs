@@ -16,6 +16,7 @@
 mod back;
 mod beyond;
 mod carved;
+mod doubt;
 mod groups;
 mod growth;
 mod idle;

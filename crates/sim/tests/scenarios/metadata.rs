@@ -128,9 +128,8 @@ fn a_member_that_knows_of_no_loss_is_told_by_the_others() {
         let mut raid6 = draft.seed(seed).start();
         raid6.write_all().rest();
         let drives = all_drives(&mut raid6);
-        // The second copy of the flight that tells of the failure, which follows the one before
-        // which superblocks were read.
-        raid6.misdirect(drives[0], Area::Superblock, WriteFault::Lost, 3);
+        // The second copy of the flight that tells of the failure: the look before it writes none.
+        raid6.misdirect(drives[0], Area::Superblock, WriteFault::Lost, 1);
         raid6.begin_to_write(20, 0);
         raid6.world.command(Command::Fail(Slot(3)));
         while raid6.status().members[3].device.is_some() {
@@ -327,7 +326,8 @@ fn a_replaced_member_that_takes_its_slot_back_hears_of_it_with_the_newcomers() {
         assert!(calls_in_sync(&raid1.world, replaced, replaced));
         assert!(!calls_in_sync(&raid1.world, stays, replaced));
         raid1.lose(0);
-        raid1.world.command(Command::LookAtSuperblocks);
+        let setting = Setting::RebuildPriority(7);
+        raid1.world.command(Command::Set(setting));
         step_until(&mut raid1, |world| calls_in_sync(world, stays, replaced));
         let epoch = |array: &Scenario, drive| array.world.table_of(drive).map(|table| table.epoch);
         raid1.steps(seed % 8).power_cut();

@@ -477,3 +477,34 @@ fn an_undecided_array_that_lost_a_member_is_decided_after_a_start_by_force() {
         }
     }
 }
+
+/// What it found in a region was counted again each time it went there.
+#[test]
+fn a_resync_that_goes_over_a_region_again_counts_what_it_finds_once() {
+    let mut array = Scenario::new("5", 4).forgiving().start();
+    array.fill().rest();
+    array.rot(4, 3);
+    let known = array.world.superblock().clone();
+    array.stop();
+    array.restore(&known).start().rest();
+    let resync = |array: &mut Scenario| {
+        let jobs = array.status().jobs;
+        let job = jobs.into_iter().find(|job| job.kind == JobKind::Resync);
+        let job = job.expect("it halts");
+        (
+            job.paused,
+            job.inconsistent,
+            job.done_bytes,
+            job.total_bytes,
+        )
+    };
+    let once = resync(&mut array);
+    assert_eq!((once.0, once.1), (true, 1));
+    for _ in 0..3 {
+        // It compares again what does not agree.
+        let check = Command::StartScrub(strake_format::ScrubMode::Check);
+        assert_eq!(array.command(check), Ok(()));
+        array.rest();
+        assert_eq!(resync(&mut array), once);
+    }
+}

@@ -169,7 +169,7 @@ fn copies_that_say_so(world: &World) -> (usize, usize) {
 }
 
 /// RAID 6, a wrong block, and Q on a new member: one region is undecided.
-fn undecided(seed: u64) -> Scenario {
+pub(crate) fn undecided(seed: u64) -> Scenario {
     let mut array = Scenario::new("6", 6).seed(seed).forgiving().start();
     array.fill().rest();
     array.rot(4, 1);

@@ -34,7 +34,8 @@ pub(crate) struct JobJson {
     pub(crate) eta_s: Option<u64>,
     pub(crate) paused: bool,
     /// Why it is paused: `asked`, `members_missing`, `resync`, `membership`, `unreadable`,
-    /// `unreadable_list_full` or `inconsistent`; `null` where it is not, or that is not known.
+    /// `unreadable_list_full`, `inconsistent` or `member_doubted`; `null` where it is not, or that
+    /// is not known.
     #[serde(default)]
     pub(crate) paused_by: Option<String>,
     /// `none`, `priority` or `latency`: what makes it slower than it could be.

@@ -264,6 +264,7 @@ pub(crate) fn paused_by(word: &str) -> String {
         "unreadable" => "blocks cannot be read",
         "unreadable_list_full" => "the list of unreadable blocks is full",
         "inconsistent" => "a stripe is inconsistent",
+        "member_doubted" => "a member that is needed was emptied or is outdated",
         other => other,
     }
     .to_owned()

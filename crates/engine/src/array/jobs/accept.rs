@@ -3,7 +3,7 @@
 //!
 //! Invariant: a region that an administrator decides says so when parity that agrees with its data
 //! is durable on every member, and none has come or gone meanwhile: a member that was away lacks
-//! it.
+//! it. None of them is doubted: what it holds is not what a user wrote.
 
 use strake_format::Epoch;
 
@@ -31,7 +31,8 @@ pub(crate) struct Accept {
 impl Array {
     /// May what lies in undecided regions be taken for right?
     pub(crate) fn may_accept(&self) -> Result<(), CommandError> {
-        let ready = self.in_place() && self.waits_for_decision();
+        let believed = !self.computes_nothing();
+        let ready = self.in_place() && believed && self.waits_for_decision();
         match (self.map.undecided().next(), ready) {
             (None, _) => Err(CommandError::NothingUndecided),
             (Some(_), false) => Err(CommandError::NotOptimal),
@@ -53,10 +54,7 @@ impl Array {
             left: 0,
             total_bytes: regions * self.geometry.region_rows * self.geometry.strip,
         });
-        self.out.event(EventKind::JobStarted {
-            kind: JobKind::Accept,
-            from_bytes: 0,
-        });
+        self.begins(JobKind::Accept, 0);
         Changed::Yes
     }
 
@@ -73,6 +71,9 @@ impl Array {
         };
         if job.epoch != self.sb.epoch || !self.in_place() || !self.waits_for_decision() {
             self.stop_accepting(StopCause::Membership);
+            return false;
+        }
+        if self.waits_for_doubts(JobKind::Accept, job.progress.worked()) {
             return false;
         }
         let rows = |region: RegionNo| self.geometry.region_rows(region);
@@ -138,7 +139,7 @@ impl Array {
             done_bytes: job.progress.worked().min(job.total_bytes),
             total_bytes: job.total_bytes,
             rate_bytes_per_s: job.progress.rate(self.out.now()),
-            paused: false,
+            paused: self.computes_nothing(),
             held_back,
             foreground_p99_ns,
             inconsistent: job.progress.inconsistent,

@@ -7,6 +7,9 @@
 //! * Steps count in the order in which they began: rows are rebuilt when all before them are.
 //! * Regions never written are passed over. One that is being written for the first time is waited
 //!   for.
+//! * No job computes anything from a member that is doubted (`metadata::copies`), which may hold
+//!   what no user wrote: a resync, a rebuild, what is accepted and a scrub that repairs wait, and
+//!   say so.
 //!
 //! How much of the members' time a step takes, and the pause after it, is decided by `throttle`.
 
@@ -16,7 +19,7 @@ mod scrub;
 pub(crate) mod throttle;
 pub(crate) mod zeroing;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use strake_format::*;
 
@@ -51,6 +54,8 @@ pub(crate) struct Jobs {
     blocked: bool,
     /// The list of unreadable blocks had no room.
     list_full: bool,
+    /// Jobs that wait because a member is doubted, and said so.
+    waiting: BTreeSet<JobKind>,
     pub(crate) rebuild: Option<Progress>,
     resync: Option<Resync>,
     pub(crate) accept: Option<Accept>,
@@ -109,9 +114,20 @@ struct Resync {
     /// Stripes of the region at work that do not agree, and are left so.
     amiss: u64,
     unreadable: u64,
+    /// Bytes of each region that it has gone through, and stripes in them that do not agree and are
+    /// left so: where it goes through a region again, these count no more.
+    passes: BTreeMap<RegionNo, (u64, u64)>,
     total: u64,
     /// Events told of what does not agree.
     told: u64,
+}
+
+impl Resync {
+    /// Bytes of each member that it has gone through.
+    fn done(&self) -> u64 {
+        let passed = self.passes.values().map(|(bytes, _)| bytes);
+        passed.sum::<u64>().min(self.total)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -190,6 +206,30 @@ impl Array {
         {
             self.drive_scrub();
         }
+    }
+
+    /// A member is doubted: no job computes anything from what members hold.
+    pub(crate) fn computes_nothing(&self) -> bool {
+        self.table.doubts() && !canary::hit(Canary::DoubtedIsSource)
+    }
+
+    /// A job waits while a member is doubted. It says so when it begins to wait, and when it goes
+    /// on.
+    fn waits_for_doubts(&mut self, kind: JobKind, from_bytes: u64) -> bool {
+        let waits = self.computes_nothing();
+        if waits && self.jobs.waiting.insert(kind) {
+            let cause = StopCause::Doubted;
+            self.out.event(EventKind::JobStopped { kind, cause });
+        } else if !waits && self.jobs.waiting.contains(&kind) {
+            self.begins(kind, from_bytes);
+        }
+        waits
+    }
+
+    /// A job begins, or goes on.
+    fn begins(&mut self, kind: JobKind, from_bytes: u64) {
+        self.jobs.waiting.remove(&kind);
+        self.out.event(EventKind::JobStarted { kind, from_bytes });
     }
 
     pub(crate) fn step(&mut self, kind: StepKind, first: Row, end: Row) {
@@ -388,10 +428,11 @@ impl Array {
                 at: Row(u64::MAX),
                 ..Resync::default()
             });
-            self.out.event(EventKind::JobStarted {
-                kind: JobKind::Resync,
-                from_bytes: 0,
-            });
+            self.begins(JobKind::Resync, 0);
+        }
+        let done = self.jobs.resync.as_ref().map_or(0, Resync::done);
+        if self.waits_for_doubts(JobKind::Resync, done) {
+            return false;
         }
         let rows = self.geometry.region_rows(region);
         let epoch = self.in_place().then_some(self.sb.epoch);
@@ -399,6 +440,8 @@ impl Array {
         if !rows.contains(&job.at.0) {
             job.at = Row(rows.start);
             (job.epoch, job.amiss, job.unreadable) = (epoch, 0, 0);
+            let (_, left) = job.passes.remove(&region).unwrap_or_default();
+            job.progress.inconsistent -= left;
         }
         let skips = canary::hit(Canary::ResyncSkipsRows) && job.at.0 + 1 < rows.end;
         let first = Row(job.at.0 + u64::from(skips));
@@ -447,8 +490,13 @@ impl Array {
         };
         job.progress.worked += bytes;
         job.progress.inconsistent += done.outcome.inconsistent;
+        let (passed, left) = job.passes.entry(region).or_default();
+        *passed += bytes;
         match compared {
-            true => job.amiss += done.outcome.inconsistent,
+            true => {
+                job.amiss += done.outcome.inconsistent;
+                *left += done.outcome.inconsistent;
+            }
             false => job.mended += done.outcome.inconsistent,
         }
         job.unreadable += done.outcome.unreadable;
@@ -556,7 +604,7 @@ impl Array {
 
     /// Nothing is rebuilt now: what a member holds that cannot be believed would spread.
     fn rebuild_waits(&self) -> bool {
-        self.jobs.paused || self.jobs.blocked || self.table.doubts()
+        self.jobs.paused || self.jobs.blocked || self.computes_nothing()
     }
 
     /// True if there is a rebuild at work (even if it waits).
@@ -571,7 +619,7 @@ impl Array {
             }
             return false;
         };
-        if self.table.doubts() && self.jobs.rebuild.take().is_some() {
+        if self.computes_nothing() && self.jobs.rebuild.take().is_some() {
             let cause = StopCause::Doubted;
             self.out.event(EventKind::JobStopped {
                 kind: JobKind::Rebuild,
@@ -802,15 +850,16 @@ impl Array {
     fn resync_status(&self) -> Option<JobStatus> {
         let job = self.jobs.resync.as_ref()?;
         let due = self.regions_in(Phase::NeedSync);
+        let stuck = || due.iter().all(|r| job.stuck.contains(r));
         let (held_back, foreground_p99_ns) = self.pace_of(StepKind::Resync);
         Some(JobStatus {
             kind: JobKind::Resync,
             slot: None,
             partial: false,
-            done_bytes: job.progress.worked.min(job.total),
+            done_bytes: job.done(),
             total_bytes: job.total,
             rate_bytes_per_s: job.progress.rate(self.out.now()),
-            paused: !job.stuck.is_empty() && due.iter().all(|r| job.stuck.contains(r)),
+            paused: self.computes_nothing() || !job.stuck.is_empty() && stuck(),
             held_back,
             foreground_p99_ns,
             inconsistent: job.progress.inconsistent,

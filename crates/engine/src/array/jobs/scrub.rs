@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! * What it has found and how far it has come is durable, and goes on after a restart.
+//! * It repairs nothing while a member is doubted.
 //! * A region is decided by agreement only while that proves something (`regions::undecided`).
 
 use strake_format::*;
@@ -60,10 +61,7 @@ impl Array {
     }
 
     fn tell_scrub_starts(&mut self, from_bytes: u64) {
-        self.out.event(EventKind::JobStarted {
-            kind: JobKind::Scrub,
-            from_bytes,
-        });
+        self.begins(JobKind::Scrub, from_bytes);
     }
 
     pub(crate) fn pause_scrub(&mut self) -> Changed {
@@ -133,6 +131,11 @@ impl Array {
     pub(super) fn drive_scrub(&mut self) {
         let at_work = self.jobs.scrub.filter(|scrub| !scrub.paused);
         let Some(scrub) = at_work else { return };
+        let from_bytes = scrub.at.0 * self.geometry.strip;
+        let repairs = scrub.mode == ScrubMode::Repair;
+        if repairs && self.waits_for_doubts(JobKind::Scrub, from_bytes) {
+            return;
+        }
         let mut row = scrub.at;
         while row.0 < self.geometry.rows {
             let region = self.geometry.region(row);
@@ -311,7 +314,7 @@ impl Array {
             done_bytes: self.written_to(job.at),
             total_bytes: self.written_to(Row(self.geometry.rows)),
             rate_bytes_per_s: job.progress.rate(self.out.now()),
-            paused: job.paused,
+            paused: job.paused || (job.mode == ScrubMode::Repair && self.computes_nothing()),
             held_back,
             foreground_p99_ns,
             inconsistent: job.found.inconsistent,

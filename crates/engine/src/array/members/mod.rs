@@ -337,7 +337,7 @@ impl Array {
     }
 }
 
-fn cause_of(error: IoError) -> OutCause {
+pub(crate) fn cause_of(error: IoError) -> OutCause {
     match error {
         IoError::Gone => OutCause::Gone,
         IoError::Shrunk => OutCause::Shrunk,

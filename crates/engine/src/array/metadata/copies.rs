@@ -13,22 +13,38 @@
 //!
 //! One copy of another generation is nothing: the drive lost a write, or put it elsewhere.
 //!
+//! What a place shows against its member counts until the array writes there, or reads there the
+//! copy that it wrote last. A read that fails in between changes nothing.
+//!
 //! A member with a verdict goes out. Members go out together, or not at all: where the level does
-//! not survive the loss of all of them, they stay in service, the array does not write over what
-//! shows their state, and nothing is rebuilt from them. A member that shows no copy at either place
-//! goes out in any case.
+//! not survive the loss of all of them, they stay in service and are *doubted*. The array does not
+//! write over what shows their state, and no job computes anything from them ([`Jobs`]). A member
+//! that shows no copy at either place goes out in any case.
+//!
+//! | a doubted member shows | written |
+//! |---|---|
+//! | no copy at one place; at the other the last one, or nothing is known | the other place |
+//! | no copy at one place; at the other another generation | none |
+//! | other generations at both places | none |
+//!
+//! A member that is not written lacks the tables of that time, so it may witness nothing of them
+//! ([`Known`]): the table says that the member had more than what it shows.
 //!
 //! Invariants:
-//! * The array writes no superblock to a place that shows that its member was emptied, nor to an
-//!   older image that the table knows as one: the next start has the same evidence.
+//! * The array writes no superblock to a place that shows that its member was emptied, nor to a
+//!   member of which no place shows the copy that was written last: the next start has the same
+//!   evidence.
 //! * The array reads only places to which it wrote, or from which it started.
+//!
+//! [`Jobs`]: crate::array::jobs::Jobs
 //!
 //! Deliberately absent: when places are read and written (`metadata::superblocks`).
 
 use strake_format::*;
 
 use crate::array::metadata::superblocks::Reader;
-use crate::array::{Array, Member, Stage};
+use crate::array::{Array, Stage};
+use crate::canary::{self, Canary};
 use crate::mem::buffer::Buf;
 use crate::proto::*;
 use crate::units::*;
@@ -44,6 +60,8 @@ pub(crate) struct Durable {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Copies {
     pub(crate) durable: [Option<Durable>; 2],
+    /// What each place showed when something was last known of it.
+    pub(crate) shown: [Shown; 2],
     /// The member stays in service although its copies speak against it.
     pub(crate) doubted: bool,
 }
@@ -61,8 +79,22 @@ impl Copies {
                 generation: own.generation,
             });
         }
-        let doubted = false;
-        Copies { durable, doubted }
+        Copies {
+            durable,
+            ..Copies::default()
+        }
+    }
+
+    /// A copy is durable at a place.
+    pub(crate) fn written(&mut self, place: usize, durable: Durable) {
+        self.durable[place] = Some(durable);
+        self.shown[place] = Shown::Nothing;
+    }
+
+    /// The newest generation that was durable at a place.
+    fn newest(&self) -> Option<Generation> {
+        let durable = self.durable.iter().flatten();
+        durable.map(|durable| durable.generation).max()
     }
 }
 
@@ -102,14 +134,31 @@ fn doubt(shown: [Shown; 2]) -> Option<OutCause> {
     }
 }
 
+/// What a doubted member shows is of another moment: none of it is what was written last.
+fn is_other(shown: [Shown; 2]) -> bool {
+    let other = |shown: &Shown| matches!(shown, Shown::Other(_));
+    shown.iter().any(other) && !shown.contains(&Shown::Last)
+}
+
 /// The places of a doubted member that may be written, of which `first` comes first.
-fn writable(shown: [Shown; 2], first: usize, heard: Generation) -> [Option<usize>; 2] {
-    // By what its row says the next start sets it aside.
-    let known = |shown: &Shown| matches!(shown, Shown::Other(has) if *has < heard);
-    let older = shown.iter().all(known);
+fn writable(shown: [Shown; 2], first: usize) -> [Option<usize>; 2] {
     let order = [first, 1 - first].into_iter();
-    let mut may = order.filter(|&place| shown[place] != Shown::Missing && !older);
+    let mut may = order.filter(|&place| shown[place] != Shown::Missing && !is_other(shown));
     [may.next(), may.next()]
+}
+
+/// What the table is to say that a doubted member has heard, if it is not written: more than what
+/// it shows. `heard` is what the table says, `had` the newest that was durable on the member. An
+/// image that is newer than that is no older one.
+fn heard_beyond(shown: [Shown; 2], heard: Generation, had: Option<Generation>) -> Generation {
+    let shows = shown.iter().filter_map(|shown| match shown {
+        Shown::Other(has) => Some(*has),
+        _ => None,
+    });
+    let newest = shows
+        .max()
+        .filter(|&has| is_other(shown) && Some(has) < had);
+    newest.map_or(heard, |has| heard.max(has.next()))
 }
 
 impl Array {
@@ -125,42 +174,49 @@ impl Array {
         self.out.io(device, purpose, kind);
     }
 
-    /// What was read there.
-    pub(crate) fn shown_by(
-        &self,
-        device: DeviceId,
-        place: usize,
-        completion: &Completion,
-    ) -> Shown {
-        let member = self.table.get(device);
-        let durable = member.and_then(|m: &Member| m.copies.durable[place]);
-        let (Some(member), Some(durable)) = (member, durable) else {
-            return Shown::Nothing;
+    /// Notes what was read there. Where nothing was, what the place showed before counts.
+    pub(crate) fn note_shown(&mut self, device: DeviceId, place: usize, completion: &Completion) {
+        let array = self.sb.array;
+        let Some(member) = self.table.get_mut(device) else {
+            return;
         };
-        match (&completion.result, &completion.buf) {
-            (Ok(()), Some(buf)) => {
+        let shown = match (&completion.result, &completion.buf) {
+            (Ok(()), Some(buf)) => member.copies.durable[place].map(|durable| {
                 let bytes = &buf.bytes()[..SUPERBLOCK_BYTES];
-                Shown::of(bytes, durable, self.sb.array, member.member)
-            }
-            _ => Shown::Nothing,
+                Shown::of(bytes, durable, array, member.member)
+            }),
+            _ => None,
+        };
+        let known = shown.filter(|shown| *shown != Shown::Nothing);
+        let forgets = canary::hit(Canary::DoubtForgotten).then_some(Shown::Nothing);
+        if let Some(shown) = known.or(forgets) {
+            member.copies.shown[place] = shown;
         }
     }
 
     /// Puts out members with copies that speak against them, and notes where others are written.
-    /// True if a member went out: the table is another now.
+    /// True if the table is another now.
     pub(crate) fn judge_copies(&mut self, readers: &mut [Reader]) -> bool {
-        let gone = |reader: &&Reader| reader.shown == [Shown::Missing; 2];
-        let gone: Vec<DeviceId> = readers.iter().filter(gone).map(|r| r.device).collect();
-        for &device in &gone {
+        let shown = |reader: &Reader| {
+            let member = self.table.get(reader.device);
+            (
+                reader.device,
+                member.map_or_else(Default::default, |m| m.copies.shown),
+            )
+        };
+        let shown: Vec<(DeviceId, [Shown; 2])> = readers.iter().map(shown).collect();
+        let (gone, left): (Vec<_>, Vec<_>) = shown
+            .into_iter()
+            .partition(|(_, shown)| *shown == [Shown::Missing; 2]);
+        for &(device, _) in &gone {
             self.member_out(device, OutCause::Emptied);
         }
         if self.stage == Stage::Failed {
             return true;
         }
-        let doubts: Vec<(DeviceId, OutCause)> = readers
-            .iter()
-            .filter(|reader| !gone.contains(&reader.device))
-            .filter_map(|reader| Some((reader.device, doubt(reader.shown)?)))
+        let doubts: Vec<(DeviceId, OutCause)> = left
+            .into_iter()
+            .filter_map(|(device, shown)| Some((device, doubt(shown)?)))
             .collect();
         let others = |device: DeviceId| {
             let all = doubts.iter().map(|&(other, _)| other);
@@ -172,24 +228,29 @@ impl Array {
         for &(device, cause) in &out {
             self.member_out(device, cause);
         }
+        let mut changed = !(gone.is_empty() && out.is_empty());
         for reader in readers.iter_mut() {
-            self.note_doubt(reader, &stay);
+            changed |= self.note_doubt(reader, &stay);
         }
-        !(gone.is_empty() && out.is_empty())
+        changed
     }
 
-    fn note_doubt(&mut self, reader: &mut Reader, stay: &[(DeviceId, OutCause)]) {
+    /// True if the table is another now.
+    fn note_doubt(&mut self, reader: &mut Reader, stay: &[(DeviceId, OutCause)]) -> bool {
         let device = reader.device;
         let slot = self.table.slot_of(device);
         let Some(member) = self.table.get_mut(device) else {
-            return;
+            return false;
         };
         let doubt = stay.iter().find(|(doubted, _)| *doubted == device);
         let said = std::mem::replace(&mut member.copies.doubted, doubt.is_some());
         let Some(&(_, cause)) = doubt else {
-            return;
+            return false;
         };
-        reader.places = writable(reader.shown, member.first_copy, member.heard);
+        let shown = member.copies.shown;
+        reader.places = writable(shown, member.first_copy);
+        let heard = heard_beyond(shown, member.heard, member.copies.newest());
+        let changed = heard > std::mem::replace(&mut member.heard, heard);
         if let Some(slot) = slot.filter(|_| !said) {
             self.out.event(EventKind::MemberDoubted {
                 slot,
@@ -197,5 +258,59 @@ impl Array {
                 cause,
             });
         }
+        if changed {
+            self.persist.touch();
+        }
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: Shown = Shown::Nothing;
+    const LAST: Shown = Shown::Last;
+    const MISSING: Shown = Shown::Missing;
+
+    fn other(generation: u64) -> Shown {
+        Shown::Other(Generation(generation))
+    }
+
+    #[test]
+    fn a_doubted_member_is_written_only_where_a_place_may_hold_what_was_written_last() {
+        let both = [Some(1), Some(0)];
+        let table = [
+            ([MISSING, LAST], [Some(1), None]),
+            ([MISSING, NOTHING], [Some(1), None]),
+            ([NOTHING, MISSING], [Some(0), None]),
+            ([MISSING, other(3)], [None, None]),
+            ([MISSING, other(30)], [None, None]),
+            ([other(3), MISSING], [None, None]),
+            ([other(3), other(2)], [None, None]),
+            ([other(30), other(2)], [None, None]),
+            ([other(30), other(31)], [None, None]),
+            ([other(3), LAST], both),
+        ];
+        for (shown, places) in table {
+            assert_eq!(writable(shown, 1), places, "{shown:?}");
+        }
+    }
+
+    /// An image that was taken between the two writes of a flight shows at one place what the table
+    /// says that its member heard: the next start would take it for the member.
+    #[test]
+    fn the_table_says_that_an_image_which_is_not_written_had_more() {
+        let (heard, had) = (Generation(7), Some(Generation(8)));
+        let beyond = |shown| heard_beyond(shown, heard, had);
+        assert_eq!(beyond([other(7), other(6)]), Generation(8));
+        assert_eq!(beyond([MISSING, other(7)]), Generation(8));
+        assert_eq!(beyond([other(3), other(2)]), heard);
+        // What is written is not held against its member, ...
+        assert_eq!(beyond([MISSING, LAST]), heard);
+        assert_eq!(beyond([other(7), LAST]), heard);
+        // ... and an image of another past is not older.
+        assert_eq!(beyond([other(8), other(2)]), heard);
+        assert_eq!(beyond([other(90), other(2)]), heard);
     }
 }

@@ -1,7 +1,8 @@
 //! Superblocks become durable: one flight at a time, one copy on every member, then the other.
 //!
 //! Before a flight writes, it reads what lies at the places ([`metadata::copies`]). A member with
-//! copies that speak against it goes out, and the flight ends: another one takes the new table.
+//! copies that speak against it goes out, and the flight ends: another one takes the new table. A
+//! look is a flight that reads and writes nothing.
 //!
 //! [`metadata::copies`]: crate::array::metadata::copies
 //!
@@ -26,8 +27,9 @@
 
 use strake_format::*;
 
+use crate::array::members::cause_of;
 use crate::array::members::table::Table;
-use crate::array::metadata::copies::{Durable, Shown};
+use crate::array::metadata::copies::Durable;
 use crate::array::outbox::Outbox;
 use crate::array::{Array, Member, Purpose, SlotUse, Stage};
 use crate::canary::{self, Canary};
@@ -60,6 +62,8 @@ pub(crate) struct Persist {
     /// Grows with every change of the table.
     wanted: u64,
     durable: u64,
+    /// The places are to be read, whether or not anything is to be written.
+    look: bool,
     flight: Option<Flight>,
     /// The membership differs from what shards know.
     pub(crate) view_due: bool,
@@ -92,6 +96,8 @@ struct Flight {
     image: Superblock,
     /// The devices that get the image. A device that joins in the meantime gets the next one.
     devices: Vec<Reader>,
+    /// Nothing is written.
+    is_look: bool,
 }
 
 /// A device that gets an image.
@@ -102,8 +108,6 @@ pub(crate) struct Reader {
     /// It belongs to the first wave. This stays as it is while the image is written: the
     /// membership may change between two waves, and each device gets two copies.
     first: bool,
-    /// What its places showed.
-    pub(crate) shown: [Shown; 2],
     /// Its places, in the order in which they are written.
     pub(crate) places: [Option<usize>; 2],
 }
@@ -184,6 +188,16 @@ impl Persist {
         self.wanted += 1;
     }
 
+    /// The places of all members are to be read.
+    pub(crate) fn look(&mut self) {
+        self.look = true;
+    }
+
+    /// They are to be read, and were not since that was asked for.
+    pub(crate) fn looks(&self) -> bool {
+        self.look
+    }
+
     /// All that is wanted is durable.
     pub(crate) fn quiet(&self) -> bool {
         self.flight.is_none() && self.nothing_wanted()
@@ -251,12 +265,23 @@ impl Array {
     pub(crate) fn write_superblock(&mut self) -> bool {
         self.persist.says_undecided &= self.sb.undecided;
         self.persist.says_whole_at &= self.sb.map_whole_at;
+        self.begin_flight(false)
+    }
+
+    /// Reads the places, and writes nothing: what they show decides.
+    pub(crate) fn look_at_copies(&mut self) {
+        self.begin_flight(true);
+    }
+
+    fn begin_flight(&mut self, is_look: bool) -> bool {
+        self.persist.look = false;
         self.persist.flight = Some(Flight {
             version: self.persist.wanted,
             copies: Copies::Read,
             pending: 0,
             image: self.superblock(),
             devices: self.readers_of_superblocks(),
+            is_look,
         });
         self.read_copies()
     }
@@ -291,27 +316,50 @@ impl Array {
         place: usize,
         completion: &Completion,
     ) -> bool {
-        match completion.result {
-            // What cannot be read says nothing of the member, and the write may heal it.
-            Ok(()) | Err(IoError::Media | IoError::Unclear | IoError::Other(_)) => {}
-            Err(error) => self.write_failed(device, error),
+        if let Err(error) = completion.result {
+            self.place_unread(device, error);
         }
-        let shown = self.shown_by(device, place, completion);
+        self.note_shown(device, place, completion);
         let Some(flight) = &mut self.persist.flight else {
             return false;
         };
-        let reader = flight.devices.iter_mut().find(|r| r.device == device);
-        reader.expect("it was asked").shown[place] = shown;
         flight.pending -= 1;
         flight.pending == 0 && self.copies_read()
+    }
+
+    /// A place could not be read. That says nothing of what lies there, and a write may heal the
+    /// block. What says that the device does not answer costs no last redundancy: the write that
+    /// follows shows whether it does.
+    fn place_unread(&mut self, device: DeviceId, error: IoError) {
+        let out = match error {
+            IoError::Gone | IoError::Shrunk => true,
+            IoError::Media | IoError::Unclear | IoError::Other(_) => false,
+            IoError::TimedOut | IoError::Transport(_) | IoError::Unsent(_) | IoError::NoSpace => {
+                self.may_lose(device)
+            }
+        };
+        if !out {
+            return;
+        }
+        if let Some(member) = self.table.get_mut(device) {
+            member.counts.reads += 1;
+        }
+        self.member_out(device, cause_of(error));
     }
 
     /// Nothing was written yet: where a device has left, another flight takes what is so now.
     fn copies_read(&mut self) -> bool {
         let mut flight = self.persist.flight.take().expect("its places were read");
         let over = matches!(self.stage, Stage::Failed | Stage::Stopped);
+        if over {
+            return false;
+        }
         let left = |reader: &Reader| !self.table.has(reader.device);
-        if over || flight.devices.iter().any(left) || self.judge_copies(&mut flight.devices) {
+        if flight.devices.iter().any(left) {
+            self.persist.look |= flight.is_look;
+            return false;
+        }
+        if self.judge_copies(&mut flight.devices) || flight.is_look {
             return false;
         }
         flight.copies = Copies::First;
@@ -345,7 +393,6 @@ impl Array {
                 device,
                 role: role(device),
                 first: self.in_first_wave(device),
-                shown: [Shown::Nothing; 2],
                 places: [Some(first_copy), Some(1 - first_copy)],
             }
         };
@@ -438,10 +485,11 @@ impl Array {
         // A device is no member any more if its write failed.
         if let Some(member) = self.table.get_mut(device) {
             let offsets = Layout::superblock_offsets(member.layout.device_bytes);
-            member.copies.durable[place] = Some(Durable {
+            let durable = Durable {
                 offset: offsets[place],
                 generation: flight.image.generation,
-            });
+            };
+            member.copies.written(place, durable);
         }
         flight.pending -= 1;
         flight.pending == 0 && self.copies_written()

@@ -272,6 +272,18 @@ fn believe(found: &[Found], selection: &Selection, had: &Had, fold: bool) -> Bel
     }
 }
 
+/// The newest generation of the authority and of members in slots. A spare may be ahead of them: it
+/// was with a member that went on without these. What that member has then is not what it had last,
+/// and these had less than the spare (`format::select`).
+fn members_generation(found: &[Found], selection: &Selection, slots: &[SlotUse]) -> Generation {
+    let authority = found[selection.authority].superblock.generation;
+    let in_slot = |f: &&Found| slots.iter().any(|slot| slot.current() == Some(f.device));
+    let generations = found.iter().filter(in_slot);
+    generations
+        .map(|f| f.superblock.generation)
+        .fold(authority, Ord::max)
+}
+
 /// A planted bug.
 fn believe_stale(selection: &mut Selection) {
     for finding in &mut selection.slots {
@@ -708,9 +720,10 @@ impl Array {
         } = believe(&found, &selection, &had, options.fold);
         // That of a spare may be higher than the authority's.
         counts_on(&[(GENERATION, sb.generation.0)])?;
+        let generation = members_generation(&found, &selection, &slots);
         for (slot, _) in &gone {
             let row = &mut sb.slots[slot.index()];
-            row.known = row.known.until(sb.generation.next());
+            row.known = row.known.until(generation.next());
         }
         let folded = sb.strip_bytes != found[selection.authority].superblock.strip_bytes;
         // It may have a table of its own that gives it a slot, which differs from that of an array
@@ -902,5 +915,32 @@ impl Array {
                 instead: Instead::Others,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::invariants::tests::{created, found, options};
+
+    /// The row of a member that is not found says which generation the others had then. A spare
+    /// that was ahead of them counted, too: the next start, with that member, took the others for
+    /// more, or for less, than they were.
+    #[test]
+    fn the_row_of_a_member_that_is_not_there_says_nothing_of_spares() {
+        let (heard, has, ahead) = (Generation(19), Generation(20), Generation(90));
+        let mut plan = created();
+        for (at, superblock) in plan.superblocks.iter_mut().enumerate() {
+            superblock.generation = if at == 3 { ahead } else { has };
+            for row in &mut superblock.slots {
+                row.known = Known::heard(heard);
+            }
+        }
+        let there = [0, 1, 3].map(|at| found(&plan, at)).to_vec();
+        let array = Array::assemble(there, &options()).expect("one may be missing");
+        let known = array.superblock().slots[2].known;
+        assert_eq!(known, Known::heard(heard).until(has.next()));
+        // The next superblock goes beside that of the spare.
+        assert_eq!(array.sb.generation, ahead);
     }
 }

@@ -568,7 +568,8 @@ fn member_words(kind: &EventKind) -> Words {
         EventKind::MemberDoubted { slot, cause, .. } => {
             let effect = text(
                 "it stays in service, as the level does not survive its loss: what is read from \
-                 it may be wrong. Nothing is rebuilt from it, and the next start sets it aside",
+                 it may be wrong. Nothing is computed from it: rebuilds, resyncs and repairs wait. \
+                 Stop the array and bring back what it held; the next start sets it aside",
             );
             ("member_doubted", Some(slot), text(out_cause(cause)), effect)
         }
