@@ -730,6 +730,11 @@ pub(crate) fn scan(paths: &[PathBuf]) -> Scan {
     Scan::of(each.map(|path| member_at(path)).collect(), Vec::new())
 }
 
+/// Asks devices whether they answer. No look waits for one that was asked and has not answered yet.
+pub(crate) fn ask(looks: &Looks, paths: &[PathBuf]) {
+    looks.each(paths, |path| drop(look(path)));
+}
+
 /// Refuses devices that do not answer: what is to be done with them would wait for them.
 pub(crate) fn answering(looks: &Looks, paths: &[PathBuf]) -> Result<(), Failure> {
     let answers = looks.each(paths, |path| drop(look(path))).all_asked()?;

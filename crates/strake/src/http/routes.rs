@@ -313,7 +313,9 @@ fn pools() -> Vec<Route> {
             "/v1/pools/{name}",
             "Make a pool of devices",
             |s, name: String, JsonBody(asked)| {
-                s.pool_change(&name, |pools| pools.create(&name, &asked))
+                s.pool_change("strake pool create", &name, &asked, |pools, asked| {
+                    pools.create(&name, asked)
+                })
             },
         ),
         route(
@@ -321,7 +323,9 @@ fn pools() -> Vec<Route> {
             "/v1/pools/{name}/add",
             "Add devices",
             |s, name: String, JsonBody(asked)| {
-                s.pool_change(&name, |pools| pools.add(&name, &asked))
+                s.pool_change("strake pool add", &name, &asked, |pools, asked| {
+                    pools.add(&name, asked)
+                })
             },
         ),
         route(
@@ -329,7 +333,9 @@ fn pools() -> Vec<Route> {
             "/v1/pools/{name}/remove",
             "Take devices out, all unless some are named",
             |s, name: String, JsonBody(asked)| {
-                s.pool_change(&name, |pools| pools.remove(&name, &asked))
+                s.pool_change("strake pool remove", &name, &asked, |pools, asked| {
+                    pools.remove(&name, asked)
+                })
             },
         ),
     ]

@@ -428,15 +428,16 @@ fn a_pool_device_that_hangs_costs_its_own_pool_and_nothing_else() {
     freezer.freeze();
     let mut adding = spawn(&rig, &["pool", "add", "p", &hangs]);
     let under_way = || {
-        // Before the other has begun it would write to the device.
-        let remove = ["pool", "remove", "p", &first, "--dry-run"];
-        let refused = within(&rig, 60, &remove);
-        refused.code != 0
-            && refused.json_error()["found"]
-                .to_string()
-                .contains("the pool p")
+        // Before the other has begun it is refused for another reason.
+        let refused = within(&rig, 60, &["pool", "create", "p", &first]);
+        let found = refused.json_error()["found"].to_string();
+        refused.code != 0 && found.contains("the pool p") && found.contains("strake pool add")
     };
     rig.until("the change of p to be under way", under_way);
+    // It writes nothing: it waits for no change, and is refused for none.
+    let begun = Instant::now();
+    within(&rig, 30, &["pool", "remove", "p", &first, "--dry-run"]).ok();
+    assert!(begun.elapsed() < Duration::from_secs(8), "it waits");
     within(&rig, 30, &["pool", "create", "r", &d[4]]).ok();
     within(&rig, 30, &["pool", "remove", "r", &d[4]]).ok();
     within(&rig, 30, &["fail", "y", "0"]).ok();
@@ -666,16 +667,10 @@ fn a_restore_passes_devices_that_hang_and_names_them_where_they_may_be_what_is_m
     let text = std::fs::read_to_string(&file).expect("written");
     std::fs::write(&moved, text.replace(&shelf, path)).expect("written");
     let slot = format!("1={path}");
-    let of_it: [&[&str]; 3] = [
-        &[
-            "config",
-            "restore",
-            &file,
-            "data",
-            "--device",
-            path,
-            "--dry-run",
-        ],
+    let named = ["config", "restore", &file, "data", "--device", path];
+    let of_it: [&[&str]; 4] = [
+        &[&named[..], &["--dry-run"]].concat(),
+        &[&named[..], &["-y"]].concat(),
         &["config", "restore", &file, "data", "--slot", &slot, "-y"],
         &["config", "restore", &moved, "p", "-y"],
     ];

@@ -32,7 +32,7 @@ const STOP_ALL_PATIENCE: Duration = Duration::from_secs(25);
 impl Service {
     /// Stops an array; it stays stopped until it is started again or the daemon is.
     pub(crate) fn stop(&self, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(name)?;
+        let _change = self.change("strake stop", name, dry_run)?;
         let Some(running) = self.find_running(name) else {
             let found = self.pick(self.scan(&[]), name)?;
             if !dry_run {

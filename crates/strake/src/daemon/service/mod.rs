@@ -107,19 +107,25 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Service {
-    /// The right to change an array, until it is dropped.
-    pub(super) fn change(&self, array: &str) -> Result<Change<'_>, Failure> {
-        self.changes.begin(self.keys(array))
+    /// The right to change an array by this command, until it is dropped.
+    pub(super) fn change(
+        &self,
+        by: &'static str,
+        array: &str,
+        dry_run: bool,
+    ) -> Result<Change<'_>, Failure> {
+        self.changes.begin(by, self.keys(array), dry_run)
     }
     /// The same, for an array in service and what is done by itself.
     pub(super) fn change_running(
         &self,
+        by: &'static str,
         running: &Running,
         more: &[String],
     ) -> Result<Change<'_>, Failure> {
         let mut keys = vec![running.uuid.to_string(), running.name().to_string()];
         keys.extend_from_slice(more);
-        self.changes.try_begin(keys)
+        self.changes.try_begin(by, keys)
     }
     /// What a change of this array holds: its name and its uuid, as far as they are known.
     pub(super) fn keys(&self, array: &str) -> Vec<String> {
@@ -296,7 +302,6 @@ impl Service {
 
     /// Makes an array and starts it.
     pub(crate) fn create(&self, mut request: CreateRequest) -> Result<CreatedJson, Failure> {
-        let _change = self.change(&request.name)?;
         running::check_export(request.export.as_deref())?;
         for path in request.devices.iter_mut().chain(&mut request.spares) {
             *path = absolute(path);
@@ -306,6 +311,7 @@ impl Service {
         pools::check_named(&self.pools(), request.pool.as_deref())?;
         strake_runtime::check_io_uring()?;
         find::answering(&self.looks, &request.all_devices())?;
+        let _change = self.change("strake create", &request.name, request.dry_run)?;
         self.none_in_service(&request.all_devices())?;
         let name = request.name.clone();
         let names = self.names();
@@ -409,7 +415,7 @@ impl Service {
     /// Starts an array that the watcher found.
     pub(crate) fn start_by_itself(&self, found: &FoundArray, whole: bool) -> Result<(), Failure> {
         let keys = vec![found.uuid.to_string(), found.name().to_string()];
-        let _change = self.changes.try_begin(keys)?;
+        let _change = self.changes.try_begin("a start", keys)?;
         if self.is_running(found.uuid) || self.is_stopped(found.uuid) {
             return Ok(());
         }
@@ -430,7 +436,7 @@ impl Service {
         find::answering(&self.looks, &request.devices)?;
         let found = self.pick(self.scan(&request.devices), name)?;
         let keys = vec![found.uuid.to_string(), found.name().to_string()];
-        let _change = self.changes.begin(keys)?;
+        let _change = self.changes.begin("strake start", keys, request.dry_run)?;
         // Somebody else may have started it meanwhile.
         if let Some(running) = self.find_serving(name) {
             return running.json().map(|array| self.placed(array));
@@ -479,7 +485,7 @@ impl Service {
             let found = self.pick(self.scan(&[]), name)?;
             keys.extend([found.uuid.to_string(), found.name().to_string()]);
         }
-        let _change = self.changes.begin(keys)?;
+        let _change = self.changes.begin("strake destroy", keys, dry_run)?;
         if let Some(running) = self.find_running(name) {
             running.not_in_use()?;
             let cure = format!("strake stop {name} first");
@@ -509,7 +515,7 @@ impl Service {
 
     /// Takes a member out of service.
     pub(crate) fn fail(&self, name: &str, request: &MemberRequest) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(name)?;
+        let _change = self.change("strake fail", name, request.dry_run)?;
         let running = self.running(name)?;
         let member = request.member.as_str();
         let found = running.member(member)?;
@@ -534,7 +540,7 @@ impl Service {
         name: &str,
         request: &MemberRequest,
     ) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(name)?;
+        let _change = self.change("strake remove", name, request.dry_run)?;
         let running = self.running(name)?;
         let member = request.member.as_str();
         let found = running.member(member)?;
@@ -552,15 +558,24 @@ impl Service {
 
     /// Adds a spare, or replaces a member where the request names one.
     pub(crate) fn add(&self, name: &str, request: DeviceRequest) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(name)?;
-        let running = self.running(name)?;
-        let name = running.name();
-        let name = name.as_str();
         let device = request
             .device
             .as_deref()
             .ok_or_else(|| Failure::new(Code::BadRequest, "a device is needed"))?;
         let path = absolute(device);
+        // Before the change: a device that hangs would hold up others of the array.
+        let serves = |running: Arc<Running>| running.serves(&path);
+        if !self.find_running(name).is_some_and(serves) {
+            find::answering(&self.looks, std::slice::from_ref(&path))?;
+        }
+        let by = match request.member {
+            Some(_) => "strake replace",
+            None => "strake add",
+        };
+        let _change = self.change(by, name, request.dry_run)?;
+        let running = self.running(name)?;
+        let name = running.name();
+        let name = name.as_str();
         let shown = path.display().to_string();
         let slot = match &request.member {
             Some(member) => Some(slot_of(&running, member)?),
@@ -574,7 +589,6 @@ impl Service {
             }
             (true, Some(_)) => running.not_joined(&path)?,
         }
-        find::answering(&self.looks, std::slice::from_ref(&path))?;
         let own = own_superblock(&path, running.uuid);
         let status = running.status()?;
         let back = match &own {
@@ -626,7 +640,7 @@ impl Service {
         running: &Running,
         found: &find::FoundMember,
     ) -> Result<bool, Failure> {
-        let _change = self.change_running(running, &[])?;
+        let _change = self.change_running("the return of a member", running, &[])?;
         let own = &found.image.superblock;
         let status = running.status()?;
         let table = &status.superblock;
@@ -661,7 +675,7 @@ impl Service {
             let found = "repair or halt goes with the start of a scrub";
             return Err(Failure::new(Code::Usage, found).cure("leave it away"));
         }
-        let _change = self.change(name)?;
+        let _change = self.change(kind.command(), name, request.dry_run)?;
         let running = self.running(name)?;
         let name = running.name();
         let name = name.as_str();
@@ -813,6 +827,17 @@ pub(crate) enum Job {
     Init,
     /// Check of parity, which may repair.
     Scrub,
+}
+
+impl Job {
+    /// The command that starts and stops it.
+    fn command(self) -> &'static str {
+        match self {
+            Job::Rebuild => "strake rebuild",
+            Job::Init => "strake init",
+            Job::Scrub => "strake scrub",
+        }
+    }
 }
 
 /// Whether the array would take this device, as a spare or to replace the member in `slot`: asked

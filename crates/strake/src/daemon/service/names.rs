@@ -166,9 +166,13 @@ impl Service {
     pub(crate) fn import(&self, array: &str, request: ImportRequest) -> Result<ArrayJson, Failure> {
         let mut keys = self.keys(array);
         keys.extend(request.name.clone());
-        let _change = self.changes.begin(keys)?;
         running::check_export(request.export.as_deref())?;
         let wanted = request.name.as_deref().map(parse_name).transpose()?;
+        if self.find_running(array).is_none() {
+            // Before the change: a device that hangs would hold up others of the array.
+            find::answering(&self.looks, &request.devices)?;
+        }
+        let _change = self.changes.begin("strake import", keys, request.dry_run)?;
         if let Some(running) = self.find_running(array) {
             return match wanted {
                 Some(name) if name != running.name() => {
@@ -179,7 +183,6 @@ impl Service {
                 _ => running.json().map(|array| self.placed(array)),
             };
         }
-        find::answering(&self.looks, &request.devices)?;
         let mut all = self.scan(&request.devices);
         let found = self.pick(all.clone(), array)?;
         if !request.devices.is_empty() {

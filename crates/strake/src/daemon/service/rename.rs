@@ -103,7 +103,7 @@ impl Service {
         let new = parse_name(&request.name)?;
         let mut keys = self.keys(name);
         keys.push(new.to_string());
-        let _change = self.changes.begin(keys)?;
+        let _change = self.changes.begin("strake rename", keys, request.dry_run)?;
         let all = self.scan(&[]);
         let serving = self.find_running(name);
         let (uuid, old, found) = match &serving {

@@ -369,7 +369,7 @@ impl Service {
 
     /// Forgets an array of which no member is found.
     pub(crate) fn forget(&self, name: &str, asked: &DryRequest) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(name)?;
+        let _change = self.change("strake forget", name, asked.dry_run)?;
         let found = self.scan(&[]);
         let serves = |uuid| self.is_running(uuid);
         let unread = self.unread();
