@@ -351,12 +351,15 @@ fn a_state_folder_that_hangs_holds_up_no_command() {
         return;
     };
     let (a, b) = (rig.files_called("a", 2), rig.files_called("b", 2));
+    let d = rig.file("d", 64 << 20);
     rig.start_daemon();
     rig.create("a", "1", &["--export", "none"], &a).ok();
     rig.create("b", "1", &["--export", "nbd"], &b).ok();
     rig.create("c", "1", &["--export", "none"], &rig.files_called("c", 2))
         .ok();
     within(&rig, 60, &["stop", "c"]).ok();
+    let turn = rig.dir().join("known-files.lock");
+    std::fs::remove_file(&turn).expect("it was made with a");
     freezer.freeze();
     let set = within(&rig, 40, &["set", "a", "memory_limit=1G"]);
     assert_eq!(set.code, 1, "{set:?}");
@@ -364,6 +367,10 @@ fn a_state_folder_that_hangs_holds_up_no_command() {
     assert!(found.contains("has not answered for 15 seconds"), "{found}");
     within(&rig, 40, &["fail", "a", "0"]).ok();
     within(&rig, 40, &["stop", "b"]).ok();
+    // The lock of what is known is not there, and was opened without a bound.
+    let added = within(&rig, 90, &["add", "a", &d]).ok();
+    let notes = added.json()["notes"].to_string();
+    assert!(notes.contains("are not remembered"), "{notes}");
     // The folder of what was destroyed was never made.
     within(&rig, 40, &["destroy", "c", "-y"]).ok();
     let events = within(&rig, 40, &["events", "--json"]).out;
@@ -721,6 +728,8 @@ fn a_daemon_and_commands_without_one_end_although_the_state_folder_hangs() {
     rig.create("gone", "1", none, &d[2..4]).ok();
     rig.run(&["set", "old", "memory_limit=1G"]).ok();
     std::fs::write(rig.dir().join("lock"), "").expect("as a daemon before left it");
+    let turn = rig.dir().join("known-files.lock");
+    std::fs::remove_file(&turn).expect("it was made with old");
     freezer.freeze();
     let folder = rig.dir().display().to_string();
     let begin: [&[&str]; 3] = [
