@@ -239,20 +239,30 @@ impl Dir {
         Ok(())
     }
 
-    /// Makes the folder and those in it.
-    pub(crate) fn make(&self) -> Result<(), Failure> {
-        let make = |dir: PathBuf| self.make_folder(&dir);
-        let here = [Path::new(""), Path::new("arrays"), Path::new("nbd")];
+    fn make_here(&self, folder: &Path) -> Result<(), Failure> {
+        self.make_folder(folder)
+            .map_err(|failure| match failure.code {
+                Code::StateDir => failure,
+                _ => failure.cure("set STRAKE_DIR to a folder of your own"),
+            })
+    }
+
+    /// Makes the folder that the lock is in.
+    pub(crate) fn make_own(&self) -> Result<(), Failure> {
         if self.here.exists() {
             self.check_owner(&self.here)?;
         }
-        for dir in here.map(|dir| self.here.join(dir)) {
-            make(dir).map_err(|failure| match failure.code {
-                Code::StateDir => failure,
-                _ => failure.cure("set STRAKE_DIR to a folder of your own"),
-            })?;
+        self.make_here(&self.here)?;
+        self.check_owner(&self.here)
+    }
+
+    /// Makes the folder and those in it.
+    pub(crate) fn make(&self) -> Result<(), Failure> {
+        let make = |dir: PathBuf| self.make_folder(&dir);
+        self.make_own()?;
+        for dir in ["arrays", "nbd"] {
+            self.make_here(&self.here.join(dir))?;
         }
-        self.check_owner(&self.here)?;
         if self.lasting.exists() {
             self.check_owner(&self.lasting)?;
         }
