@@ -40,6 +40,7 @@ use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
 use crate::drives::find;
 use crate::drives::machine::answering;
+use crate::drives::machine::answering::FolderQuestion;
 use crate::drives::machine::sysfs;
 use crate::serve::{self, Config};
 use crate::settings as ranges;
@@ -55,10 +56,13 @@ pub(crate) fn run(cli: Cli) -> Ended {
         json: cli.json,
     };
     let serves = match &cli.command {
-        Command::Daemon(_) | Command::Answering => true,
+        Command::Daemon(_) | Command::Answering { .. } => true,
         Command::Start(args) => args.foreground,
         _ => false,
     };
+    if needs_folder(&cli.command) {
+        context.dir.answers()?;
+    }
     if !serves {
         files::ask_first(answering::takes_changes);
     }
@@ -120,7 +124,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Daemon(args) => run_daemon(context.dir, &args),
         Command::Udev(command) => packaged::udev::answer(&context, &command),
         Command::Man { folder } => packaged::manual::write(&folder),
-        Command::Answering => answer_which_answer(),
+        Command::Answering { folders } => answer_which_answer(folders),
         Command::Completions { shell } => completions(shell),
     }
 }
@@ -132,8 +136,23 @@ fn completions(shell: clap_complete::Shell) -> Ended {
 }
 
 /// Looks at devices for another command.
-fn answer_which_answer() -> Ended {
-    let answered = answering::answer(|path| drop(find::look(path)));
+/// Whether a command touches the folder of state.
+fn needs_folder(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::Answering { .. }
+            | Command::Completions { .. }
+            | Command::Demo(_)
+            | Command::Man { .. }
+            | Command::Plan(_)
+    )
+}
+
+fn answer_which_answer(folders: Option<FolderQuestion>) -> Ended {
+    let answered = match folders {
+        Some(question) => answering::answer_of_folders(question),
+        None => answering::answer(|path| drop(find::look(path))),
+    };
     answered.map_err(|e| Failure::io("saying which devices answer", &e))?;
     Ok(DONE)
 }

@@ -206,7 +206,7 @@ pub(crate) fn ask_first(ask: Takes) {
 fn takes_changes(device: u64, folder: &Path) -> bool {
     let Some(ask) = ASK.get() else { return true };
     let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
-    *asked.entry(device).or_insert_with(|| ask(there(folder)))
+    *asked.entry(device).or_insert_with(|| ask(folder))
 }
 
 /// The folder, or the nearest above it that is there.

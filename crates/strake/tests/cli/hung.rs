@@ -763,6 +763,75 @@ fn a_daemon_and_commands_without_one_end_although_the_state_folder_hangs() {
     rig.run(&["set", "older", "memory_limit=2G"]).ok();
 }
 
+/// A folder that answers nothing, as that of a file server that is gone: FUSE without its server.
+struct Gone {
+    folder: PathBuf,
+    server: Child,
+}
+
+impl Gone {
+    /// None where this machine cannot have one.
+    fn at(folder: PathBuf) -> Option<Gone> {
+        std::fs::create_dir(&folder).expect("works");
+        let mount = "exec 3<>/dev/fuse && mount -i -t fuse \
+                     -o fd=3,rootmode=40000,user_id=0,group_id=0 none \"$0\" && exec cat";
+        let mut server = Command::new("sh");
+        let server = server.args(["-c", mount]).arg(&folder);
+        let server = server.stdin(Stdio::piped()).stderr(Stdio::null());
+        let server = server.spawn().expect("it runs");
+        let mut gone = Gone { folder, server };
+        let shown = gone.folder.display().to_string();
+        let give_up = Instant::now() + Duration::from_secs(20);
+        loop {
+            let mounts = std::fs::read_to_string("/proc/mounts").expect("there");
+            if mounts.contains(&format!(" {shown} fuse ")) {
+                return Some(gone);
+            }
+            if gone.server.try_wait().expect("ours").is_some() || Instant::now() > give_up {
+                rig::skipped("no FUSE can be mounted here");
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        // Who waits for it gets an error.
+        drop(self.server.stdin.take());
+        let _ = self.server.wait();
+        run("umount", &["-l", &self.folder.display().to_string()]);
+    }
+}
+
+/// The state folder was looked at by the command itself before it was asked whether it answers.
+#[test]
+fn a_daemon_and_commands_end_although_the_state_folder_answers_nothing_at_all() {
+    if !rig::is_root() {
+        return rig::skipped("only root can mount a file system");
+    }
+    let rig = Rig::new();
+    let d = rig.files(2);
+    let Some(_gone) = Gone::at(rig.dir().to_owned()) else {
+        return;
+    };
+    let all: [&[&str]; 5] = [
+        &["daemon", "--no-devices"],
+        &["show"],
+        &["status"],
+        &["create", "new", "--level", "1", &d[0], &d[1]],
+        &["start", "old", "--foreground", "--export", "none"],
+    ];
+    let folder = rig.dir().display().to_string();
+    for (run, args) in all_within(&rig, 60, &all).iter().zip(all) {
+        assert!(run.err.contains("state-dir-silent"), "{args:?}: {run:?}");
+        assert!(run.err.contains(&folder), "{args:?}: {run:?}");
+    }
+    // It needs none.
+    within(&rig, 30, &["completions", "bash"]).ok();
+}
+
 /// They were stopped one after the other: those behind one that hangs after ten minutes.
 #[test]
 fn one_array_that_hangs_holds_up_the_stop_of_no_other() {

@@ -23,6 +23,7 @@ use crate::cli::args::study::StudyCommand;
 use crate::cli::args::volume::VolumeCommand;
 use crate::common::events::Severity;
 use crate::common::{size, time};
+use crate::drives::machine::answering::FolderQuestion;
 use crate::settings::degraded::DegradedStart;
 
 /// Software RAID for NVMe drives.
@@ -252,7 +253,11 @@ pub(crate) enum Command {
     Man { folder: PathBuf },
     /// Say which devices do not answer, to another command
     #[command(hide = true)]
-    Answering,
+    Answering {
+        /// The paths are folders, of which this is asked
+        #[arg(long)]
+        folders: Option<FolderQuestion>,
+    },
 }
 
 /// What the rules of udev ask.

@@ -24,6 +24,7 @@ use strake_format::{ArrayName, ArrayUuid};
 
 use crate::common::errors::{Code, Failure};
 use crate::common::files::{self, UNNAMED, read_file, replace_bytes};
+use crate::common::partly;
 use crate::common::{all_quoted, quoted};
 use crate::config;
 use crate::daemon::array::seats::Seats;
@@ -178,13 +179,27 @@ impl Dir {
         })
     }
 
+    /// Refuses folders that do not answer at all, as those of a server that is gone: what looks at
+    /// them waits for good. To be asked before anything else touches them.
+    pub(crate) fn answers(&self) -> Result<(), Failure> {
+        let mut folders = vec![&self.here, &self.lasting];
+        folders.dedup();
+        if answering::can_be_looked_at(&folders) {
+            return Ok(());
+        }
+        let folders: Vec<PathBuf> = folders.into_iter().cloned().collect();
+        let shown = partly::all(&folders);
+        let found = format!("the file system of {shown} cannot be looked at: no answer");
+        Err(Failure::new(Code::StateDirSilent, found))
+    }
+
     /// Refuses folders on a file system that takes no change: what is begun there does not end, and
     /// neither does the process that began it.
     pub(crate) fn takes_changes(&self) -> Result<(), Failure> {
         let mut folders = vec![&self.here, &self.lasting];
         folders.dedup();
         for folder in folders {
-            if !answering::takes_changes(files::there(folder)) {
+            if !answering::takes_changes(folder) {
                 let shown = folder.display();
                 let found = format!("the file system of {shown} takes no change: no answer");
                 return Err(Failure::new(Code::StateDirSilent, found));
