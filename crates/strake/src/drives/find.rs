@@ -504,6 +504,7 @@ impl FoundArray {
                 })
                 .collect(),
             overwritten: Vec::new(),
+            unread: Vec::new(),
         }
     }
 

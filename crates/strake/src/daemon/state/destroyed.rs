@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use strake_format::{ArrayName, ArrayUuid};
 
-use crate::api::{ArrayJson, ScanDeviceJson, ScanJson, ScanOverwrittenJson};
+use crate::api::{ArrayJson, ScanDeviceJson, ScanJson, ScanOverwrittenJson, ScanUnreadJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::files::{self, read_file};
 use crate::daemon::state;
 use crate::daemon::state::Dir;
-use crate::drives::aside::advice;
+use crate::drives::aside::advice::{self, Lies};
 use crate::drives::destroy::Destroyed;
 use crate::drives::find::FoundArray;
 use crate::drives::make::Taken;
@@ -129,11 +129,11 @@ impl Dir {
                 continue;
             };
             array.destroyed = self.date_destroyed(uuid);
-            array.overwritten = self.overwritten(uuid, &array.devices, &is_meant);
+            (array.overwritten, array.unread) = self.lost(uuid, &array.devices, &is_meant);
         }
         for (name, uuid) in missing {
-            let overwritten = self.overwritten(uuid, &[], &is_meant);
-            if overwritten.is_empty() {
+            let (overwritten, unread) = self.lost(uuid, &[], &is_meant);
+            if overwritten.is_empty() && unread.is_empty() {
                 continue;
             }
             all.push(ScanJson {
@@ -151,18 +151,20 @@ impl Dir {
                 moving: None,
                 devices: Vec::new(),
                 overwritten,
+                unread,
             });
         }
         all
     }
 
-    /// Devices at the paths of members that are not among these.
-    fn overwritten(
+    /// Devices of members that are not among these, as far as they are there: those that carry
+    /// something else, and those that cannot be read.
+    fn lost(
         &self,
         array: ArrayUuid,
         found: &[ScanDeviceJson],
         is_meant: impl Fn(&Path) -> bool,
-    ) -> Vec<ScanOverwrittenJson> {
+    ) -> (Vec<ScanOverwrittenJson>, Vec<ScanUnreadJson>) {
         let seats = self.seats(array);
         let has = |slot: &u8| found.iter().any(|device| device.slot == Some(*slot));
         let is_found = |path: &Path| {
@@ -172,19 +174,31 @@ impl Dir {
         };
         let absent = seats.slots().filter(|slot| !has(slot));
         let absent: Vec<(u8, PathBuf)> = absent
-            .filter_map(|slot| Some((slot, seats.device_of(slot)?.to_owned())))
+            .filter_map(|slot| Some((slot, seats.seat(slot)?)))
+            // What lies on another drive says nothing of the one that was there.
+            .filter(|(_, seat)| !seat.is_another())
+            .map(|(slot, seat)| (slot, seat.device.clone()))
             .filter(|(_, path)| is_meant(path) && !is_found(path))
             .collect();
         let paths: Vec<PathBuf> = absent.iter().map(|(_, path)| path.clone()).collect();
         let lies = advice::lie_at(&paths);
-        let overwritten = absent.into_iter().filter_map(|(slot, path)| {
-            let (_, holds) = lies.iter().find(|(at, _)| *at == path)?;
-            Some(ScanOverwrittenJson {
-                slot,
-                holds: holds.clone(),
-                device: path.display().to_string(),
-            })
-        });
-        overwritten.collect()
+        let (mut overwritten, mut unread) = (Vec::new(), Vec::new());
+        for (slot, path) in absent {
+            let device = path.display().to_string();
+            match lies.iter().find(|(at, _)| *at == path) {
+                Some((_, Lies::Holds(holds))) => overwritten.push(ScanOverwrittenJson {
+                    slot,
+                    holds: holds.clone(),
+                    device,
+                }),
+                Some((_, Lies::Unread(problem))) => unread.push(ScanUnreadJson {
+                    slot,
+                    problem: problem.clone(),
+                    device,
+                }),
+                None => {}
+            }
+        }
+        (overwritten, unread)
     }
 }
