@@ -641,6 +641,10 @@ fn commands_without_a_daemon_end_although_a_device_of_the_machine_hangs_and_name
             assert_eq!(run.code, 0, "{args:?}: {run:?}");
         }
     }
+    // Where the devices are named, no other is asked for.
+    let named = [&["start", "gone", "--foreground", &d[0], &d[1]][..]];
+    let named = all_within(&rig, 60, &named).remove(0);
+    assert!(named.err.contains("array-not-found"), "{named:?}");
     // Of what is not found it is not known that it is not there.
     let absent = all_within(&rig, 60, &[&["show", "old"]]).remove(0);
     assert!(absent.err.contains("device-silent"), "{absent:?}");
@@ -759,6 +763,10 @@ fn a_daemon_and_commands_without_one_end_although_the_state_folder_hangs() {
     for (run, args) in all.iter().zip(changes) {
         let done = [0, 7, 9].contains(&run.code);
         assert!(done || run.err.contains(&folder), "{args:?}: {run:?}");
+        if matches!(args[0], "rename" | "destroy") {
+            let said = format!("{}{}", run.out, run.err);
+            assert!(said.contains("not remembered"), "{args:?}: {run:?}");
+        }
     }
     rig.run(&["set", "older", "memory_limit=2G"]).ok();
 }

@@ -434,7 +434,7 @@ impl Service {
             return running.json().map(|array| self.placed(array));
         }
         find::answering(&self.looks, &request.devices)?;
-        let found = self.pick(self.scan(&request.devices), name)?;
+        let found = self.pick_named(self.scan(&request.devices), name, &request.devices)?;
         let keys = vec![found.uuid.to_string(), found.name().to_string()];
         let _change = self.changes.begin("strake start", keys, request.dry_run)?;
         // Somebody else may have started it meanwhile.
@@ -500,7 +500,7 @@ impl Service {
         if dry_run {
             return Ok(outcome(name, false, &destroyed.what));
         }
-        self.dir.was_destroyed(&found, &destroyed);
+        let notes = self.dir.was_destroyed(&found, &destroyed);
         self.events.note(Happened {
             array: Some(found.name().to_string()),
             uuid: Some(found.uuid.to_string()),
@@ -509,7 +509,7 @@ impl Service {
             effect: Some(destroyed.what.clone()),
             ..Happened::default()
         });
-        let done = outcome(name, true, &destroyed.what);
+        let done = outcome(name, true, &destroyed.what).noted(&notes);
         destroyed.failure.map_or(Ok(done), Err)
     }
 

@@ -47,17 +47,25 @@ impl Dir {
         let record: NameRecord = serde_json::from_slice(&text).ok()?;
         record.uuid.parse().ok()
     }
-    /// The name means this array from now on, and the array has no other.
-    pub(crate) fn own(&self, name: &ArrayName, array: ArrayUuid) {
+    /// The name means this array from now on, and the array has no other. A note where that is not
+    /// remembered.
+    pub(crate) fn own(&self, name: &ArrayName, array: ArrayUuid) -> Option<String> {
+        let mut note = None;
         if self.owner(name) != Some(array) {
             let record = NameRecord {
                 uuid: array.to_string(),
             };
-            if let Err(error) = state::replace(&self.name_file(name), &record) {
+            let file = self.name_file(name);
+            if let Err(error) = state::replace(&file, &record) {
                 tracing::warn!(%error, "it is not remembered which array {name} is");
+                let file = file.display();
+                note = Some(format!(
+                    "{file}: not remembered that {name} is {array}: {error}"
+                ));
             }
         }
         self.disown(array, Some(name));
+        note
     }
     /// No name but this one means this array.
     pub(crate) fn disown(&self, array: ArrayUuid, but: Option<&ArrayName>) {
@@ -184,7 +192,7 @@ impl Service {
             };
         }
         let mut all = self.scan(&request.devices);
-        let found = self.pick(all.clone(), array)?;
+        let found = self.pick_named(all.clone(), array, &request.devices)?;
         if !request.devices.is_empty() {
             all.extend(self.scan(&[]));
         }

@@ -36,8 +36,8 @@ impl Dir {
         self.lasting("destroyed").join(format!("{array}.json"))
     }
 
-    /// Remembers that an array was destroyed, also when the power goes.
-    fn destroyed(&self, array: ArrayUuid, name: &ArrayName) {
+    /// Remembers that an array was destroyed, also when the power goes; a note where that fails.
+    fn destroyed(&self, array: ArrayUuid, name: &ArrayName) -> Option<String> {
         let date = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
         let record = DestroyedRecord {
             name: name.to_string(),
@@ -48,19 +48,24 @@ impl Dir {
         let kept = made.and_then(|()| {
             state::replace(&file, &record).map_err(|error| Failure::io(file.display(), &error))
         });
-        if let Err(failure) = kept {
-            tracing::warn!(%failure, "it is not remembered that {name} was destroyed");
-        }
+        let failure = kept.err()?;
+        tracing::warn!(%failure, "it is not remembered that {name} was destroyed");
+        Some(format!(
+            "not remembered that {name} was destroyed: {}; a member that was away may bring it back",
+            failure.found
+        ))
     }
 
     /// Remembers what became of an array that was destroyed, wholly or in part. Files that still
     /// carry a superblock of it stay known: what is left is found, and wiped, by the next try.
-    pub(crate) fn was_destroyed(&self, found: &FoundArray, destroyed: &Destroyed) {
+    /// Notes of what is not remembered.
+    pub(crate) fn was_destroyed(&self, found: &FoundArray, destroyed: &Destroyed) -> Vec<String> {
         self.forget(found.uuid);
-        self.destroyed(found.uuid, found.name());
+        let note = self.destroyed(found.uuid, found.name());
         if let Err(error) = self.forget_files(&destroyed.wiped) {
             tracing::warn!(%error, "the members' paths are still remembered");
         }
+        note.into_iter().collect()
     }
 
     /// When an array was destroyed here, if it was.
