@@ -1,10 +1,11 @@
 //! `strake daemon`: owns the arrays of one STRAKE_DIR from start to clean stop.
 //!
-//! Order at start: folder → lock → folders in it → socket → watcher (arrays come back) → the service manager is
-//! told that the daemon is ready. At the end (SIGTERM, SIGINT): the socket goes, then the file of
-//! the metrics, every array is stopped cleanly, the lock is let go. A daemon that was killed leaves
-//! the socket's file behind; the lock tells the next one that nobody listens there. Folder, lock
-//! and socket that are removed while it serves are made again (`daemon::home`).
+//! Order at start: folder → lock → folders in it → socket → watcher (arrays come back) → the
+//! service manager is told that the daemon is ready. At the end (SIGTERM, SIGINT): the socket
+//! goes, then the file of the metrics, every array is stopped cleanly, the lock is let go. A
+//! daemon that was killed leaves the socket's file behind; the lock tells the next one that
+//! nobody listens there. Folder, lock and socket that are removed while it serves are made again
+//! (`daemon::home`).
 //!
 //! Invariant: one async thread; whatever may block runs on threads of its own (`rounds::blocking`).
 //! Deliberately absent: going into the background; the service manager does that.

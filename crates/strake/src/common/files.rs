@@ -22,6 +22,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
+
 /// How the name of a file begins that is to replace another and does not yet.
 pub(crate) const UNNAMED: &str = ".strake-";
 
@@ -187,6 +189,15 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700).create(path)
     })
+}
+
+/// What a folder is asked, to find out whether it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FolderQuestion {
+    /// What is in it.
+    Look,
+    /// To take a file without a name.
+    Change,
 }
 
 /// Whether the file system of a folder takes changes; see [`ask_first`].

@@ -17,7 +17,8 @@ use serde_json::Value;
 use crate::api::*;
 use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running::{Limits, Running};
-use crate::daemon::service::{Job, Service};
+use crate::daemon::service::Service;
+use crate::daemon::service::scrubs::Job;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
 use crate::http::route::{

@@ -806,7 +806,7 @@ impl Gone {
 
 impl Drop for Gone {
     fn drop(&mut self) {
-        // Who waits for it gets an error.
+        // What waits for it gets an error.
         drop(self.server.stdin.take());
         let _ = self.server.wait();
         run("umount", &["-l", &self.folder.display().to_string()]);

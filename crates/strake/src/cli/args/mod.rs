@@ -22,8 +22,8 @@ use crate::cli::args::pool::PoolCommand;
 use crate::cli::args::study::StudyCommand;
 use crate::cli::args::volume::VolumeCommand;
 use crate::common::events::Severity;
+use crate::common::files::FolderQuestion;
 use crate::common::{size, time};
-use crate::drives::machine::answering::FolderQuestion;
 use crate::settings::degraded::DegradedStart;
 
 /// Software RAID for NVMe drives.

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use strake_engine::event::{
-    Command, CommandError, MemberState, MemberStatus, NewDevice, Returning, ScrubMode,
+    Command, CommandError, MemberState, MemberStatus, NewDevice, Returning,
 };
 use strake_engine::limits::Joining;
 use strake_format::{ArrayUuid, MemberUuid, Returns, Slot, SlotState, Superblock, returns};
@@ -44,7 +44,6 @@ use crate::daemon::array::{left, opening, running};
 use crate::daemon::changes::{Change, Changes};
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::pools::Tries;
-use crate::daemon::service::scrubs::compares_nothing;
 use crate::daemon::service::watched::health::DriveTold;
 use crate::daemon::service::watched::missing::Told;
 use crate::daemon::sources::Sources;
@@ -662,67 +661,6 @@ impl Service {
         take_in(running, device, None, true)
     }
 
-    /// Starts or stops a job.
-    pub(crate) fn job(
-        &self,
-        name: &str,
-        kind: Job,
-        request: &JobRequest,
-    ) -> Result<OutcomeJson, Failure> {
-        let action = request.action.as_str();
-        let how = request.repair || request.halt;
-        if how && (kind != Job::Scrub || action != "start") || request.repair && request.halt {
-            let found = "repair or halt goes with the start of a scrub";
-            return Err(Failure::new(Code::Usage, found).cure("leave it away"));
-        }
-        let _change = self.change(kind.command(), name, request.dry_run)?;
-        let running = self.running(name)?;
-        let name = running.name();
-        let name = name.as_str();
-        let (command, word) = match (kind, action) {
-            (Job::Rebuild, "start") => (Command::StartRebuild, "rebuild"),
-            (Job::Rebuild, "stop") => (Command::StopRebuild, "rebuild"),
-            (Job::Init, "start") => (Command::StartInit, "zeroing"),
-            (Job::Init, "stop") => (Command::StopInit, "zeroing"),
-            (Job::Scrub, "start") => {
-                let mode = match (request.repair, request.halt) {
-                    (true, _) => ScrubMode::Repair,
-                    (_, true) => ScrubMode::Halt,
-                    _ => ScrubMode::Check,
-                };
-                (Command::StartScrub(mode), "scrub")
-            }
-            (Job::Scrub, "pause") => (Command::PauseScrub, "scrub"),
-            (Job::Scrub, "stop") => (Command::StopScrub, "scrub"),
-            (Job::Scrub, "accept") => return scrubs::accept(&running, name, request.dry_run),
-            _ => {
-                let failure = Failure::new(Code::Usage, format!("'{action}' is no action"));
-                return Err(failure.cure("use start or stop, for a scrub also pause or accept"));
-            }
-        };
-        if request.dry_run {
-            running.preflight(command)?;
-            return Ok(outcome(name, false, &format!("would {action} the {word}")));
-        }
-        // Before the next one's findings take its place.
-        self.keep_scrub(&running, &running.status()?.superblock);
-        let changed = running.command(command)?;
-        if !changed {
-            let why = scrubs::nothing_changed(kind, action, &running.status()?);
-            return Ok(outcome(name, false, why));
-        }
-        let done = match action {
-            "start" => "started",
-            "pause" => "paused",
-            _ => "stopped",
-        };
-        let limits = match (kind, action) {
-            (Job::Scrub, "start") => compares_nothing(&running.status()?),
-            _ => String::new(),
-        };
-        Ok(outcome(name, changed, &format!("{word} {done}{limits}")))
-    }
-
     /// Begins the scrubs that are due, and keeps what those found that ended.
     pub(crate) fn begin_scrubs(&self) {
         for running in self.all_running() {
@@ -814,28 +752,6 @@ pub(crate) fn keep_export(dir: &Dir, array: ArrayUuid, export: Option<&str>) {
         record.export = Some(export.to_owned());
         if let Err(failure) = dir.place(array, &record) {
             tracing::warn!(%failure, "the export is not remembered");
-        }
-    }
-}
-
-/// A job that a user starts and stops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Job {
-    /// Of missing members.
-    Rebuild,
-    /// Zeroing of what was never written.
-    Init,
-    /// Check of parity, which may repair.
-    Scrub,
-}
-
-impl Job {
-    /// The command that starts and stops it.
-    fn command(self) -> &'static str {
-        match self {
-            Job::Rebuild => "strake rebuild",
-            Job::Init => "strake init",
-            Job::Scrub => "strake scrub",
         }
     }
 }

@@ -27,11 +27,9 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use clap::ValueEnum;
-
 use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
-use crate::common::files;
+use crate::common::files::{self, FolderQuestion};
 use crate::common::partly;
 use crate::drives::machine::looks::{Answers, Looks};
 use crate::drives::machine::sysfs;
@@ -41,15 +39,6 @@ use crate::drives::machine::sysfs::Identity;
 pub(crate) const COMMAND: &str = "answering";
 /// How long the other process may take to begin and to end, beside its looks.
 const SLACK: Duration = Duration::from_secs(5);
-
-/// What a folder is asked, to find out whether it answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FolderQuestion {
-    /// What is in it.
-    Look,
-    /// To take a file without a name.
-    Change,
-}
 
 /// Whether a device answers, by what was asked so far.
 static ASKED: Mutex<BTreeMap<Identity, bool>> = Mutex::new(BTreeMap::new());
