@@ -581,6 +581,7 @@ export interface ScanArray {
   spares: number;
   spares_found: number;
   state: string;
+  unread: ScanUnread[];
   uuid: string;
 }
 
@@ -598,6 +599,12 @@ export interface ScanDevice {
 export interface ScanOverwritten {
   device: string;
   holds: string;
+  slot: number;
+}
+
+export interface ScanUnread {
+  device: string;
+  problem: string;
   slot: number;
 }
 

@@ -1,10 +1,11 @@
 //! `strake daemon`: owns the arrays of one STRAKE_DIR from start to clean stop.
 //!
-//! Order at start: folder and lock → socket → watcher (arrays come back) → the service manager is
-//! told that the daemon is ready. At the end (SIGTERM, SIGINT): the socket goes, then the file of
-//! the metrics, every array is stopped cleanly, the lock is let go. A daemon that was killed leaves
-//! the socket's file behind; the lock tells the next one that nobody listens there. Folder, lock
-//! and socket that are removed while it serves are made again (`daemon::home`).
+//! Order at start: folder → lock → folders in it → socket → watcher (arrays come back) → the
+//! service manager is told that the daemon is ready. At the end (SIGTERM, SIGINT): the socket
+//! goes, then the file of the metrics, every array is stopped cleanly, the lock is let go. A
+//! daemon that was killed leaves the socket's file behind; the lock tells the next one that
+//! nobody listens there. Folder, lock and socket that are removed while it serves are made again
+//! (`daemon::home`).
 //!
 //! Invariant: one async thread; whatever may block runs on threads of its own (`rounds::blocking`).
 //! Deliberately absent: going into the background; the service manager does that.
@@ -69,9 +70,12 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     runtime.block_on(async { outlive_signals() })?;
     config.dir.takes_changes()?;
     config.dir.check()?;
+    config.dir.make_own()?;
+    let lock = config.dir.lock()?;
+    // The folders are this daemon's from here on.
+    config.dir.links_lead_somewhere()?;
     let aside = config.dir.set_files_aside();
     config.dir.make()?;
-    let lock = config.dir.lock()?;
     let service = Arc::new(Service::new(
         config.dir.clone(),
         config.sources,

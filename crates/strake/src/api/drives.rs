@@ -113,6 +113,20 @@ pub(crate) struct ScanJson {
     /// Devices that had a slot of it when it was served here last, and carry no member of it now.
     #[serde(default)]
     pub(crate) overwritten: Vec<ScanOverwrittenJson>,
+    /// Devices that had a slot of it when it was served here last, and cannot be read: they may
+    /// carry it.
+    #[serde(default)]
+    pub(crate) unread: Vec<ScanUnreadJson>,
+}
+
+/// A device that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ScanUnread")]
+pub(crate) struct ScanUnreadJson {
+    pub(crate) slot: u8,
+    pub(crate) device: String,
+    /// Why.
+    pub(crate) problem: String,
 }
 
 /// What lies where a member was.

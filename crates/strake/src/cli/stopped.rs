@@ -33,6 +33,12 @@ pub(crate) fn beside(array: &ScanJson) -> String {
             lost.slot, lost.device, lost.holds
         ));
     }
+    for lost in &array.unread {
+        text.push_str(&format!(
+            "  slot {} had {}, which cannot be read, and may carry it: {}\n",
+            lost.slot, lost.device, lost.problem
+        ));
+    }
     for device in &array.devices {
         if let Some(problem) = &device.problem {
             text.push_str(&format!("  set aside: {problem}\n"));

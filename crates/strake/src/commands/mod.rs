@@ -22,6 +22,7 @@ pub(crate) mod volume;
 
 use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use strake_runtime::{Device, OpenMode, spawn_scoped_thread};
@@ -33,7 +34,8 @@ use crate::cli::paint::{Mood, Paint};
 use crate::cli::wait::Wait;
 use crate::cli::*;
 use crate::common::errors::{Code, Exit, Failure};
-use crate::common::{absolute, absolutes, files, log, shown, size};
+use crate::common::files::{self, FolderQuestion};
+use crate::common::{absolute, absolutes, log, shown, size};
 use crate::config::InUse;
 use crate::daemon::array::running::Limits;
 use crate::daemon::sources::Sources;
@@ -55,10 +57,13 @@ pub(crate) fn run(cli: Cli) -> Ended {
         json: cli.json,
     };
     let serves = match &cli.command {
-        Command::Daemon(_) | Command::Answering => true,
+        Command::Daemon(_) | Command::Answering { .. } => true,
         Command::Start(args) => args.foreground,
         _ => false,
     };
+    if needs_folder(&cli.command) {
+        context.dir.answers()?;
+    }
     if !serves {
         files::ask_first(answering::takes_changes);
     }
@@ -120,7 +125,7 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Daemon(args) => run_daemon(context.dir, &args),
         Command::Udev(command) => packaged::udev::answer(&context, &command),
         Command::Man { folder } => packaged::manual::write(&folder),
-        Command::Answering => answer_which_answer(),
+        Command::Answering { folders } => answer_which_answer(folders),
         Command::Completions { shell } => completions(shell),
     }
 }
@@ -132,8 +137,23 @@ fn completions(shell: clap_complete::Shell) -> Ended {
 }
 
 /// Looks at devices for another command.
-fn answer_which_answer() -> Ended {
-    let answered = answering::answer(|path| drop(find::look(path)));
+/// Whether a command touches the folder of state.
+fn needs_folder(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::Answering { .. }
+            | Command::Completions { .. }
+            | Command::Demo(_)
+            | Command::Man { .. }
+            | Command::Plan(_)
+    )
+}
+
+fn answer_which_answer(folders: Option<FolderQuestion>) -> Ended {
+    let answered = match folders {
+        Some(question) => answering::answer_of_folders(question),
+        None => answering::answer(|path| drop(find::look(path))),
+    };
     answered.map_err(|e| Failure::io("saying which devices answer", &e))?;
     Ok(DONE)
 }
@@ -480,24 +500,41 @@ fn stop(context: &Context, args: &OneOrAll) -> Ended {
 }
 
 /// So many arrays at a time.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 64;
 
-/// What is done to several arrays: at once, so that one that hangs holds up no other.
+/// What is done to several arrays: at once, so that one that hangs holds up no other. Where there
+/// are more than [`AT_ONCE`], the next begins when any has ended.
 fn at_once<T: Send>(all: &[Meant], act: impl Fn(&Meant) -> T + Sync) -> Vec<T> {
-    let act = &act;
-    let part = |part: &[Meant]| -> Vec<T> {
-        std::thread::scope(|scope| {
-            let begin = |one| (one, spawn_scoped_thread(scope, "command", move || act(one)));
-            let begun: Vec<_> = part.iter().map(begin).collect();
-            let ended = begun.into_iter().map(|(one, thread)| match thread {
-                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-                // It has to wait for its turn.
-                Err(_) => act(one),
-            });
-            ended.collect()
-        })
+    each_of(AT_ONCE, all, act)
+}
+
+fn each_of<M: Sync, T: Send>(most: usize, all: &[M], act: impl Fn(&M) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Vec<(usize, T)> {
+        let take = || {
+            let at = next.fetch_add(1, Ordering::SeqCst);
+            all.get(at).map(|one| (at, act(one)))
+        };
+        std::iter::from_fn(take).collect()
     };
-    all.chunks(AT_ONCE).flat_map(part).collect()
+    let work = &work;
+    let mut done: Vec<(usize, T)> = std::thread::scope(|scope| {
+        let begin = |_| spawn_scoped_thread(scope, "command", work);
+        // With fewer threads they wait for their turn.
+        let threads: Vec<_> = (0..most.min(all.len()))
+            .map_while(|n| begin(n).ok())
+            .collect();
+        let mut done = match threads.is_empty() {
+            true => work(),
+            false => Vec::new(),
+        };
+        for thread in threads {
+            done.extend(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        done
+    });
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, one)| one).collect()
 }
 
 fn destroy(context: &Context, name: &str, yes: bool, dry_run: bool) -> Ended {
@@ -818,6 +855,28 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
+
+    /// Those behind the first 16 were begun when all of these had ended.
+    #[test]
+    fn one_that_hangs_holds_up_none_of_many() {
+        let (go, hangs) = std::sync::mpsc::channel::<u8>();
+        let hangs = std::sync::Mutex::new(hangs);
+        let act = |one: &u8| match one {
+            0 => hangs
+                .lock()
+                .expect("free")
+                .recv_timeout(Duration::from_secs(60)),
+            9 => go.send(9).map(|()| 9).map_err(|_| unreachable!("it waits")),
+            one => Ok(*one),
+        };
+        let all: Vec<u8> = (0..10).collect();
+        let done = super::each_of(2, &all, act);
+        let done: Result<Vec<u8>, _> = done.into_iter().collect();
+        assert_eq!(
+            done.expect("the last let it go"),
+            [9, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+        );
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -318,9 +318,10 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Creat
         if !taken.is_empty() {
             not_expected(context, &taken);
         }
-        context
+        let note = context
             .dir
             .own(&made.superblock.name, made.superblock.array);
+        made.notes.extend(note);
     }
     Ok(service::created_json(&made, &placement, request.dry_run))
 }
@@ -339,10 +340,10 @@ pub(crate) fn destroy(
     if dry_run {
         return Ok(service::outcome(name, false, &destroyed.what));
     }
-    context.dir.was_destroyed(&found, &destroyed);
+    let notes = context.dir.was_destroyed(&found, &destroyed);
     match destroyed.failure {
         Some(failure) => Err(failure),
-        None => Ok(done(name, &destroyed.what)),
+        None => Ok(done(name, &destroyed.what).noted(&notes)),
     }
 }
 
@@ -372,9 +373,9 @@ pub(crate) fn rename(
             &format!("would be called {new}"),
         ));
     }
-    let note = rename::rename_stopped(&context.dir, &found, &new)?;
-    context.dir.own(&new, found.uuid);
-    Ok(done(name, &format!("is called {new} now")).noted(note.as_slice()))
+    let mut notes = Vec::from_iter(rename::rename_stopped(&context.dir, &found, &new)?);
+    notes.extend(context.dir.own(&new, found.uuid));
+    Ok(done(name, &format!("is called {new} now")).noted(&notes))
 }
 
 /// Adopts an array: the next daemon here serves it, by this name.
@@ -401,7 +402,7 @@ pub(crate) fn import(
         let paths: Vec<PathBuf> = found.members.iter().map(|m| m.path.clone()).collect();
         // A folder that cannot be written makes a user name the files again: harmless.
         let _ = context.dir.remember_files(&paths);
-        context.dir.own(&name, found.uuid);
+        context.notes(context.dir.own(&name, found.uuid).as_slice());
     }
     Ok(ArrayJson {
         name: name.to_string(),
@@ -551,7 +552,15 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         })?;
     }
     answering::need(&devices)?;
-    let mut found = pick(context, scan(context, &devices), name)?;
+    let all = scan(context, &devices);
+    let mut found = match devices.as_slice() {
+        [] => pick(context, all, name)?,
+        // What others carry, and whether they answer, is not asked for.
+        devices => find::pick_of(all, name, devices)?,
+    };
+    // A refusal looks at what was in its slots.
+    let seats = context.dir.seats(found.uuid);
+    say_silent(context, &answering::of(&seats.devices()).silent);
     if !devices.is_empty() {
         found = cut_off::counted(&found).unwrap_or(found);
     }

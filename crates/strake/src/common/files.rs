@@ -22,6 +22,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
+
 /// How the name of a file begins that is to replace another and does not yet.
 pub(crate) const UNNAMED: &str = ".strake-";
 
@@ -101,6 +103,81 @@ pub(crate) fn rename(target: &Path, name: &Path) -> io::Result<()> {
     in_time(target, move |_| fs::rename(from, to))
 }
 
+/// How long a change waits for its turn, which another process has. One that the file system holds
+/// up has it for longer; then a change is refused, and not made beside the other.
+pub(crate) const TURN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Changes what a file holds, one process at a time: the one that has a lock on the file `turn`.
+/// The lock is held until the change has ended, also one that was given up with the kernel at it.
+/// What is not there, or cannot be read, is as if it were empty.
+///
+/// # Errors
+/// Another process has its turn for longer than `patience`.
+pub(crate) fn change_in_turn(
+    target: &Path,
+    turn: &Path,
+    patience: Duration,
+    change: impl FnOnce(Vec<u8>) -> io::Result<Vec<u8>> + Send + 'static,
+) -> io::Result<()> {
+    let path = turn.to_owned();
+    let held = in_time(turn, move |_| lockable(&path))?;
+    if !locked_within(&held, patience) {
+        let (shown, seconds) = (target.display(), patience.as_secs());
+        let by = match holder(&held) {
+            Some(pid) => format!("process {pid}"),
+            None => "another process".to_owned(),
+        };
+        let why = format!("{by} is changing {shown}, and has not ended within {seconds} s");
+        return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+    }
+    let path = target.to_owned();
+    in_time(target, move |given_up| {
+        let text = change(read_file(&path).unwrap_or_default())?;
+        let changed = replace_unless(given_up, &path, &text);
+        drop(held);
+        changed
+    })
+}
+
+/// Opens a file for a lock, and makes it where there is none.
+pub(crate) fn lockable(path: &Path) -> io::Result<File> {
+    use rustix::fs::OFlags;
+    // A FIFO would be waited for.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .custom_flags(flags.bits() as i32)
+        .open(path)
+}
+
+/// Takes a lock, unless another process holds it for so long.
+pub(crate) fn locked_within(file: &File, patience: Duration) -> bool {
+    let give_up = Instant::now() + patience;
+    loop {
+        match rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return true,
+            Err(_) if Instant::now() < give_up => std::thread::sleep(Duration::from_millis(20)),
+            Err(_) => return false,
+        }
+    }
+}
+
+/// The process that has the lock on a file, if the kernel says so.
+fn holder(file: &File) -> Option<u32> {
+    let inode = file.metadata().ok()?.ino();
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (kind, pid) = (words.next()?, words.nth(2)?);
+        // Of the device, a file system may say another number here than to a program.
+        let number = words.next()?.rsplit(':').next()?;
+        let is_it = kind == "FLOCK" && number.parse() == Ok(inode);
+        pid.parse().ok().filter(|_| is_it)
+    })
+}
+
 /// Makes a folder, and those above it that are missing, that only the owner may enter.
 pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     // A file system that is frozen would be waited for.
@@ -112,6 +189,15 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700).create(path)
     })
+}
+
+/// What a folder is asked, to find out whether it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FolderQuestion {
+    /// What is in it.
+    Look,
+    /// To take a file without a name.
+    Change,
 }
 
 /// Whether the file system of a folder takes changes; see [`ask_first`].
@@ -131,7 +217,7 @@ pub(crate) fn ask_first(ask: Takes) {
 fn takes_changes(device: u64, folder: &Path) -> bool {
     let Some(ask) = ASK.get() else { return true };
     let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
-    *asked.entry(device).or_insert_with(|| ask(there(folder)))
+    *asked.entry(device).or_insert_with(|| ask(folder))
 }
 
 /// The folder, or the nearest above it that is there.
@@ -141,10 +227,10 @@ pub(crate) fn there(folder: &Path) -> &Path {
 }
 
 /// See the module; `target` is what is changed.
-fn in_time(
+fn in_time<T: Send + 'static>(
     target: &Path,
-    change: impl FnOnce(&AtomicBool) -> io::Result<()> + Send + 'static,
-) -> io::Result<()> {
+    change: impl FnOnce(&AtomicBool) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     let device = device_of(folder_of(target))?;
     if !takes_changes(device, folder_of(target)) {
         return Err(late());
@@ -288,7 +374,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert_eq!(read_file(&file).expect("it is there"), b"before");
-        let panics = in_time(&file, |_| panic!("as planned"));
+        let panics: io::Result<()> = in_time(&file, |_| panic!("as planned"));
         assert!(panics.is_err(), "it was never done");
         let inner = folder.path().join("c/d");
         make_folder(&inner).expect("both are made");

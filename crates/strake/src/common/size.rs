@@ -70,7 +70,17 @@ fn in_terabytes(text: &str, number: &str, unit: &str) -> Option<Failure> {
         "EB" => (1_000_000, "TB"),
         _ => return None,
     };
-    let same = number.parse::<u64>().ok()?.checked_mul(times)?;
+    let factor = if largest == "T" {
+        1 << 40
+    } else {
+        1_000_000_000_000
+    };
+    let digits = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+    let number = number.parse::<u64>().ok();
+    let same = number.and_then(|number| number.checked_mul(times));
+    let Some(same) = same.filter(|same| same.checked_mul(factor).is_some()) else {
+        return digits.then(|| too_large(text, MAX));
+    };
     let found = format!("'{text}' is in a unit that is not taken: it is {same}{largest}");
     Some(Failure::new(Code::SizeInvalid, found))
 }
@@ -282,6 +292,10 @@ mod tests {
             "99999999999T",
             "18446744073709551616",
             "16777216T",
+            "16E",
+            "16777216PiB",
+            "19EB",
+            "99999999999999999999P",
             "99999999999.5T",
         ] {
             assert_eq!(refused(text).code, Code::SizeInvalid, "{text}");

@@ -2,7 +2,8 @@
 //!
 //! A change holds keys: the name and the uuid of its array, both names of a rename, [`pool_key`]
 //! for a pool of spares. Two changes exclude each other if they share a key; a change of one array
-//! or pool that hangs on a device keeps no other from its administration.
+//! or pool that hangs on a device keeps no other from its administration. A dry run changes nothing
+//! and takes no key: no change excludes it, and it excludes none.
 //!
 //! Invariants: the keys that one call takes are taken together or not at all; no wait for a key is
 //! longer than the patience given; no key is of more than one array or pool. Deliberately absent:
@@ -36,8 +37,16 @@ pub(crate) struct Changes {
 struct State {
     /// The daemon is stopping: nothing begins any more.
     closing: bool,
-    /// Keys, and since when they are held.
-    held: BTreeMap<String, Instant>,
+    /// Keys that are held.
+    held: BTreeMap<String, Held>,
+}
+
+/// How a key is held.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    since: Instant,
+    /// By which command or round.
+    by: &'static str,
 }
 
 /// The right to change something, until it is dropped.
@@ -68,18 +77,36 @@ impl Changes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes these keys for a command, which waits a moment for another change.
-    pub(crate) fn begin(&self, keys: Vec<String>) -> Result<Change<'_>, Failure> {
-        self.begin_within(keys, PATIENCE)
+    /// Takes these keys for a command, which waits a moment for another change; a dry run takes
+    /// none.
+    pub(crate) fn begin(
+        &self,
+        by: &'static str,
+        mut keys: Vec<String>,
+        dry_run: bool,
+    ) -> Result<Change<'_>, Failure> {
+        if dry_run {
+            keys.clear();
+        }
+        self.begin_within(by, keys, PATIENCE)
     }
 
     /// Takes these keys if nobody has one of them: for what the daemon does by itself, and tries
     /// again.
-    pub(crate) fn try_begin(&self, keys: Vec<String>) -> Result<Change<'_>, Failure> {
-        self.begin_within(keys, Duration::ZERO)
+    pub(crate) fn try_begin(
+        &self,
+        by: &'static str,
+        keys: Vec<String>,
+    ) -> Result<Change<'_>, Failure> {
+        self.begin_within(by, keys, Duration::ZERO)
     }
 
-    fn begin_within(&self, keys: Vec<String>, patience: Duration) -> Result<Change<'_>, Failure> {
+    fn begin_within(
+        &self,
+        by: &'static str,
+        keys: Vec<String>,
+        patience: Duration,
+    ) -> Result<Change<'_>, Failure> {
         let until = Instant::now() + patience;
         let mut state = self.state();
         loop {
@@ -87,25 +114,29 @@ impl Changes {
                 return Err(closing());
             }
             let taken = keys.iter().find_map(|key| state.held.get_key_value(key));
-            let Some((key, since)) = taken else { break };
+            let Some((key, held)) = taken else { break };
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let what = match key.strip_prefix(POOL) {
                     Some(pool) => format!("the pool {pool}"),
                     None => key.clone(),
                 };
-                let seconds = since.elapsed().as_secs();
-                let found = format!("another change of {what} has been under way for {seconds} s");
+                let (by, seconds) = (held.by, held.since.elapsed().as_secs());
+                let found =
+                    format!("another change of {what} has been under way for {seconds} s: {by}");
                 return Err(Failure::new(Code::ChangeUnderWay, found));
             }
             let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let now = Instant::now();
+        let held = Held {
+            since: Instant::now(),
+            by,
+        };
         // A key that is named twice is one key.
         let keys: std::collections::BTreeSet<String> = keys.into_iter().collect();
         for key in &keys {
-            state.held.insert(key.clone(), now);
+            state.held.insert(key.clone(), held);
         }
         drop(state);
         let keys = keys.into_iter().collect();
@@ -138,10 +169,17 @@ mod tests {
     #[test]
     fn a_change_that_hangs_keeps_only_its_own_array_from_changes() {
         let changes = Changes::default();
-        let hangs = changes.try_begin(keys(&["z", "uuid-of-z"])).expect("free");
-        drop(changes.try_begin(keys(&["y"])).expect("another array"));
+        let hangs = changes
+            .try_begin("a test", keys(&["z", "uuid-of-z"]))
+            .expect("free");
+        drop(
+            changes
+                .try_begin("a test", keys(&["y"]))
+                .expect("another array"),
+        );
         for key in ["z", "uuid-of-z"] {
-            let refused = changes.begin_within(keys(&["a", key]), Duration::from_millis(20));
+            let refused =
+                changes.begin_within("a test", keys(&["a", key]), Duration::from_millis(20));
             assert_eq!(
                 refused.map(|_| ()).map_err(|f| f.code),
                 Err(Code::ChangeUnderWay)
@@ -149,7 +187,7 @@ mod tests {
         }
         drop(
             changes
-                .try_begin(keys(&["a"]))
+                .try_begin("a test", keys(&["a"]))
                 .expect("a refused change holds nothing"),
         );
         assert!(
@@ -158,31 +196,54 @@ mod tests {
         );
         drop(hangs);
         assert!(changes.close(Duration::ZERO));
-        let late = changes.try_begin(keys(&["y"])).map(|_| ());
+        let late = changes.try_begin("a test", keys(&["y"])).map(|_| ());
         assert_eq!(late.map_err(|f| f.code), Err(Code::NotServing));
     }
 
     #[test]
     fn a_change_of_a_pool_that_hangs_keeps_no_other_pool_from_changes() {
         let changes = Changes::default();
-        let hangs = changes.try_begin(vec![pool_key("p")]).expect("free");
-        drop(changes.try_begin(vec![pool_key("q")]).expect("another"));
-        drop(changes.try_begin(keys(&["p"])).expect("an array"));
-        let refused = changes.begin_within(vec![pool_key("p")], Duration::from_millis(20));
+        let hangs = changes
+            .try_begin("a test", vec![pool_key("p")])
+            .expect("free");
+        drop(
+            changes
+                .try_begin("a test", vec![pool_key("q")])
+                .expect("another"),
+        );
+        drop(changes.try_begin("a test", keys(&["p"])).expect("an array"));
+        let refused =
+            changes.begin_within("a test", vec![pool_key("p")], Duration::from_millis(20));
         let refused = refused.map(|_| ()).expect_err("it is under way");
         assert!(
-            refused.found.starts_with("another change of the pool p "),
+            refused.found.starts_with("another change of the pool p ")
+                && refused.found.ends_with(": a test"),
             "{refused:?}"
         );
         drop(hangs);
     }
 
     #[test]
+    fn a_dry_run_waits_for_no_change_and_excludes_none() {
+        let changes = Changes::default();
+        let hangs = changes.try_begin("a test", keys(&["z"])).expect("free");
+        let dry = changes.begin("a test", keys(&["z", "y"]), true);
+        let dry = dry.expect("it changes nothing");
+        drop(changes.try_begin("a test", keys(&["y"])).expect("free"));
+        drop(hangs);
+        drop(changes.try_begin("a test", keys(&["z"])).expect("free"));
+        assert!(changes.close(Duration::ZERO), "it is not waited for");
+        drop(dry);
+        let late = changes.begin("a test", keys(&["z"]), true).map(|_| ());
+        assert_eq!(late.map_err(|f| f.code), Err(Code::NotServing));
+    }
+
+    #[test]
     fn who_waits_begins_when_the_change_before_has_ended() {
         let changes = Changes::default();
-        let first = changes.begin(keys(&["z"])).expect("free");
+        let first = changes.begin("a test", keys(&["z"]), false).expect("free");
         std::thread::scope(|scope| {
-            let second = scope.spawn(|| changes.begin(keys(&["z", "z"])).is_ok());
+            let second = scope.spawn(|| changes.begin("a test", keys(&["z", "z"]), false).is_ok());
             drop(first);
             assert!(second.join().expect("no panic"));
         });

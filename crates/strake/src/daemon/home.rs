@@ -155,6 +155,10 @@ impl Home {
     fn come_back(&mut self, locked: bool) -> Result<Look, Failure> {
         let shown = self.dir().path().display().to_string();
         let socket = self.dir().socket().display().to_string();
+        self.dir().make_own()?;
+        if !locked {
+            self.lock = self.dir().lock()?;
+        }
         self.dir().make()?;
         let (cause, effect) = match locked {
             true => (
@@ -162,7 +166,6 @@ impl Home {
                 "made again: commands reach the daemon".to_owned(),
             ),
             false => {
-                self.lock = self.dir().lock()?;
                 self.service.remember_running();
                 (
                     format!("{shown} or its lock was removed"),

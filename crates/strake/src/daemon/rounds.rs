@@ -37,22 +37,36 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| said(panic.as_ref()))
 }
 
-/// So much work at once may block: clients that ask again and again for what hangs take no more
-/// threads.
-const BLOCKING_MOST: usize = 512;
-static BLOCKING: AtomicUsize = AtomicUsize::new(0);
+/// So many requests of clients at once may block: clients that ask again and again for what hangs
+/// take no more threads.
+static REQUESTS: Places = Places::new(448);
+/// So much work of the daemon itself at once may block. Clients take none of these places: what
+/// the daemon does by itself goes on, whatever they ask for.
+static OWN: Places = Places::new(64);
+
+/// Places for work that may block.
+struct Places {
+    most: usize,
+    taken: AtomicUsize,
+}
 
 /// One of them, until this is dropped.
-struct Place;
+struct Place(&'static Places);
 
-impl Place {
-    fn take() -> io::Result<Place> {
-        let place = BLOCKING.fetch_add(1, Ordering::SeqCst);
-        let taken = Place;
-        match place < BLOCKING_MOST {
-            true => Ok(taken),
+impl Places {
+    const fn new(most: usize) -> Places {
+        let taken = AtomicUsize::new(0);
+        Places { most, taken }
+    }
+
+    fn take(&'static self) -> io::Result<Place> {
+        let before = self.taken.fetch_add(1, Ordering::SeqCst);
+        let place = Place(self);
+        match before < self.most {
+            true => Ok(place),
             false => Err(io::Error::other(format!(
-                "{BLOCKING_MOST} requests and looks have not come to their end"
+                "{} requests and looks have not come to their end",
+                self.most
             ))),
         }
     }
@@ -60,23 +74,31 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        BLOCKING.fetch_sub(1, Ordering::SeqCst);
+        self.0.taken.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// What came of work on a thread of its own, or what its panic says.
 pub(crate) type Came<T> = oneshot::Receiver<Result<T, String>>;
 
-/// Begins what may block, on a thread of its own, which nothing needs to wait for. Tokio's own
-/// `spawn_blocking` panics where no thread can be made, and does the work later all the same.
+/// Begins what may block and no client asked for, on a thread of its own, which nothing needs to
+/// wait for. Tokio's own `spawn_blocking` panics where no thread can be made, and does the work
+/// later all the same.
 ///
 /// # Errors
 /// No thread can be made.
 pub(crate) fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<Came<T>> {
+    blocking_in(&OWN, work)
+}
+
+fn blocking_in<T: Send + 'static>(
+    places: &'static Places,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<Came<T>> {
     let (done, came) = oneshot::channel();
-    let (runtime, place) = (Handle::current(), Place::take()?);
+    let (runtime, place) = (Handle::current(), places.take()?);
     strake_runtime::spawn_thread("blocking", move || {
         let (_within, _place) = (runtime.enter(), place);
         // Nothing may wait any more.
@@ -85,11 +107,12 @@ pub(crate) fn blocking<T: Send + 'static>(
     Ok(came)
 }
 
-/// What comes of such work.
+/// What comes of work that a client asked for and that may block.
 pub(crate) async fn done<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    let came = blocking(work).map_err(|error| Failure::io("doing what is asked", &error))?;
+    let came =
+        blocking_in(&REQUESTS, work).map_err(|error| Failure::io("doing what is asked", &error))?;
     let ended = |why: &str| Failure::new(Code::Internal, format!("the request ended: {why}"));
     let came = came.await.map_err(|_| ended("its thread is gone"))?;
     came.map_err(|why| ended(&why))
@@ -207,6 +230,26 @@ impl Rounds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// They had one number of places, all of which clients could take.
+    #[tokio::test]
+    async fn clients_that_take_all_their_places_leave_rounds_theirs() {
+        let asked: Vec<_> = std::iter::from_fn(|| REQUESTS.take().ok()).collect();
+        let refused = done(|| ()).await.expect_err("no place is left");
+        assert!(
+            refused.found.contains("have not come to their end"),
+            "{refused}"
+        );
+        let mut rounds = Rounds::new("a test", Arc::new(EventLog::open(&[])));
+        assert_eq!(rounds.blocking(|| 7).await, Some(7));
+        let other = Places::new(1);
+        let other: &'static Places = Box::leak(Box::new(other));
+        let place = other.take().expect("one");
+        assert!(other.take().is_err());
+        drop(place);
+        assert!(other.take().is_ok(), "what was refused takes no place");
+        drop(asked);
+    }
 
     #[test]
     fn a_round_that_panics_is_an_event_and_the_next_comes_after_a_pause_that_grows() {

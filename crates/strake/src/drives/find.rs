@@ -24,6 +24,7 @@ use strake_runtime::{Device, DeviceError, MemberImage, OpenMode};
 
 use crate::api::{MemberJson, ScanDeviceJson, ScanJson, SetAsideJson};
 use crate::common::errors::{Code, Failure};
+use crate::common::partly;
 use crate::common::{quoted, size};
 use crate::drives::aside::{copies, cut_off};
 use crate::drives::machine::answering;
@@ -504,6 +505,7 @@ impl FoundArray {
                 })
                 .collect(),
             overwritten: Vec::new(),
+            unread: Vec::new(),
         }
     }
 
@@ -730,6 +732,11 @@ pub(crate) fn scan(paths: &[PathBuf]) -> Scan {
     Scan::of(each.map(|path| member_at(path)).collect(), Vec::new())
 }
 
+/// Asks devices whether they answer. No look waits for one that was asked and has not answered yet.
+pub(crate) fn ask(looks: &Looks, paths: &[PathBuf]) {
+    looks.each(paths, |path| drop(look(path)));
+}
+
 /// Refuses devices that do not answer: what is to be done with them would wait for them.
 pub(crate) fn answering(looks: &Looks, paths: &[PathBuf]) -> Result<(), Failure> {
     let answers = looks.each(paths, |path| drop(look(path))).all_asked()?;
@@ -893,6 +900,21 @@ pub(crate) fn scan_json(arrays: &[FoundArray], pools: &[Pool]) -> Vec<ScanJson> 
     let mut all: Vec<ScanJson> = arrays.iter().map(FoundArray::json).collect();
     all.extend(pools.iter().map(Pool::scan_json));
     all
+}
+
+/// The same among what these devices carry, which a user named.
+pub(crate) fn pick_of(
+    arrays: Vec<FoundArray>,
+    name: &str,
+    devices: &[PathBuf],
+) -> Result<FoundArray, Failure> {
+    pick(arrays, name).map_err(|failure| match failure.code {
+        Code::ArrayNotFound => {
+            let found = format!("{} on {}", failure.found, partly::all(devices));
+            Failure { found, ..failure }
+        }
+        _ => failure,
+    })
 }
 
 /// The one array of that name or uuid.

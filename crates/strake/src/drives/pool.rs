@@ -79,6 +79,7 @@ impl Pool {
             moving: None,
             devices: self.devices.iter().map(device).collect(),
             overwritten: Vec::new(),
+            unread: Vec::new(),
         }
     }
 }

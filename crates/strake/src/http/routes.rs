@@ -17,7 +17,8 @@ use serde_json::Value;
 use crate::api::*;
 use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running::{Limits, Running};
-use crate::daemon::service::{Job, Service};
+use crate::daemon::service::Service;
+use crate::daemon::service::scrubs::Job;
 use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
 use crate::http::route::{
@@ -313,7 +314,9 @@ fn pools() -> Vec<Route> {
             "/v1/pools/{name}",
             "Make a pool of devices",
             |s, name: String, JsonBody(asked)| {
-                s.pool_change(&name, |pools| pools.create(&name, &asked))
+                s.pool_change("strake pool create", &name, &asked, |pools, asked| {
+                    pools.create(&name, asked)
+                })
             },
         ),
         route(
@@ -321,7 +324,9 @@ fn pools() -> Vec<Route> {
             "/v1/pools/{name}/add",
             "Add devices",
             |s, name: String, JsonBody(asked)| {
-                s.pool_change(&name, |pools| pools.add(&name, &asked))
+                s.pool_change("strake pool add", &name, &asked, |pools, asked| {
+                    pools.add(&name, asked)
+                })
             },
         ),
         route(
@@ -329,7 +334,9 @@ fn pools() -> Vec<Route> {
             "/v1/pools/{name}/remove",
             "Take devices out, all unless some are named",
             |s, name: String, JsonBody(asked)| {
-                s.pool_change(&name, |pools| pools.remove(&name, &asked))
+                s.pool_change("strake pool remove", &name, &asked, |pools, asked| {
+                    pools.remove(&name, asked)
+                })
             },
         ),
     ]

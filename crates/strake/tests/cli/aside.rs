@@ -3,11 +3,12 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::process::Command;
 
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, Sealed, bytes};
+use crate::rig::{self, Rig, Sealed, bytes};
 
 const NBD: &[&str] = &["--export", "nbd"];
 
@@ -644,6 +645,71 @@ fn a_scan_names_devices_that_were_members_and_carry_something_else() {
                 assert!(text.contains(&line), "{text}");
             }
         }
+    }
+}
+
+/// A loop device, until it is dropped.
+struct Loop(String);
+
+impl Loop {
+    fn over(file: &str) -> Option<Loop> {
+        let mut losetup = Command::new("losetup");
+        let made = losetup.args(["-f", "--show", file]).output();
+        let made = made.ok().filter(|made| made.status.success())?;
+        Some(Loop(
+            String::from_utf8_lossy(&made.stdout).trim().to_owned(),
+        ))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let freed = Command::new("losetup").args(["-d", &self.0]).status();
+        assert!(freed.is_ok_and(|freed| freed.success()), "{}", self.0);
+    }
+}
+
+/// They were told to carry no member: one is another drive at the same path, one cannot be read.
+#[test]
+fn a_scan_calls_neither_another_drive_nor_one_that_cannot_be_read_overwritten() {
+    if !rig::is_root() {
+        return rig::skipped("only root can make loop devices");
+    }
+    let mut rig = Rig::new();
+    let mut d = rig.files(4);
+    let file = std::mem::take(&mut d[3]);
+    let Some(device) = Loop::over(&file) else {
+        return rig::skipped("no loop device can be made here");
+    };
+    d[3].clone_from(&device.0);
+    rig.start_daemon();
+    rig.create("data", "6", &["--export", "none"], &d).ok();
+    rig.run(&["stop", "data"]).ok();
+    let uuid = rig.show("data")["uuid"]
+        .as_str()
+        .expect("it has")
+        .to_owned();
+    let bytes = fs::metadata(&d[1]).expect("a size").len();
+    let empty = |path: &str, bytes| File::create(path).and_then(|file| file.set_len(bytes));
+    empty(&d[1], bytes).expect("emptied");
+    empty(&d[2], bytes).expect("emptied");
+    // A read behind the end of its file is an error of the device.
+    empty(&file, 0).expect("cut short");
+    let seats = rig.dir().join(format!("seats/{uuid}.json"));
+    let text = fs::read_to_string(&seats).expect("kept");
+    let mut json: Value = serde_json::from_str(&text).expect("an object");
+    json["1"]["now"]["serial"] = "of another drive".into();
+    fs::write(&seats, json.to_string()).expect("written");
+    for (json, text) in scans(&mut rig) {
+        let array = &json[0];
+        let overwritten = array["overwritten"].as_array().expect("a list");
+        assert_eq!(overwritten.len(), 1, "{json}");
+        assert_eq!(overwritten[0]["slot"], 2, "{json}");
+        let unread = array["unread"].as_array().expect("a list");
+        assert_eq!(unread.len(), 1, "{json}");
+        assert_eq!(unread[0]["slot"], 3, "{json}");
+        let line = format!("slot 3 had {}, which cannot be read", d[3]);
+        assert!(text.contains(&line), "{text}");
     }
 }
 

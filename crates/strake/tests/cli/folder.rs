@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
+use crate::hung::within;
 use crate::rig::{Rig, STRAKE};
 
 fn serving() -> (Rig, Vec<String>) {
@@ -114,6 +115,39 @@ fn a_daemon_without_arrays_ends_where_another_one_has_its_folder() {
         let status = fs::read_to_string(format!("/proc/{own}/stat"));
         status.map_or(true, |text| text.contains(") Z "))
     });
+}
+
+/// The link was moved aside, and an empty folder made in its place.
+#[test]
+fn a_link_of_the_folder_that_leads_nowhere_yet_is_named_and_stays() {
+    let mut rig = Rig::new();
+    fs::create_dir(rig.dir()).expect("made");
+    let (link, target) = (rig.dir().join("placement"), rig.path("mounted-later"));
+    std::os::unix::fs::symlink(&target, &link).expect("made");
+    let said = within(&rig, 30, &["daemon"]).err;
+    assert!(said.contains("state-dir"), "{said}");
+    assert!(said.contains(&target), "{said}");
+    assert!(said.contains(&link.display().to_string()), "{said}");
+    assert!(fs::read_link(&link).is_ok());
+    fs::create_dir(&target).expect("made");
+    rig.start_daemon();
+    rig.create("data", "1", &["--export", "none"], &rig.files(2))
+        .ok();
+    assert!(fs::read_dir(&target).expect("there").count() > 0);
+    rig.stop_daemon();
+}
+
+/// It moved them before it knew that they were another daemon's.
+#[test]
+fn a_daemon_without_the_lock_moves_nothing() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let file = rig.dir().join("volumes");
+    fs::write(&file, "kept").expect("written");
+    let second = within(&rig, 30, &["daemon"]);
+    assert!(second.err.contains("daemon-running"), "{second:?}");
+    assert_eq!(fs::read_to_string(&file).ok().as_deref(), Some("kept"));
+    rig.stop_daemon();
 }
 
 /// The daemon did not start: "File exists".

@@ -351,12 +351,15 @@ fn a_state_folder_that_hangs_holds_up_no_command() {
         return;
     };
     let (a, b) = (rig.files_called("a", 2), rig.files_called("b", 2));
+    let d = rig.file("d", 64 << 20);
     rig.start_daemon();
     rig.create("a", "1", &["--export", "none"], &a).ok();
     rig.create("b", "1", &["--export", "nbd"], &b).ok();
     rig.create("c", "1", &["--export", "none"], &rig.files_called("c", 2))
         .ok();
     within(&rig, 60, &["stop", "c"]).ok();
+    let turn = rig.dir().join("known-files.lock");
+    std::fs::remove_file(&turn).expect("it was made with a");
     freezer.freeze();
     let set = within(&rig, 40, &["set", "a", "memory_limit=1G"]);
     assert_eq!(set.code, 1, "{set:?}");
@@ -364,6 +367,10 @@ fn a_state_folder_that_hangs_holds_up_no_command() {
     assert!(found.contains("has not answered for 15 seconds"), "{found}");
     within(&rig, 40, &["fail", "a", "0"]).ok();
     within(&rig, 40, &["stop", "b"]).ok();
+    // The lock of what is known is not there, and was opened without a bound.
+    let added = within(&rig, 90, &["add", "a", &d]).ok();
+    let notes = added.json()["notes"].to_string();
+    assert!(notes.contains("are not remembered"), "{notes}");
     // The folder of what was destroyed was never made.
     within(&rig, 40, &["destroy", "c", "-y"]).ok();
     let events = within(&rig, 40, &["events", "--json"]).out;
@@ -428,15 +435,16 @@ fn a_pool_device_that_hangs_costs_its_own_pool_and_nothing_else() {
     freezer.freeze();
     let mut adding = spawn(&rig, &["pool", "add", "p", &hangs]);
     let under_way = || {
-        // Before the other has begun it would write to the device.
-        let remove = ["pool", "remove", "p", &first, "--dry-run"];
-        let refused = within(&rig, 60, &remove);
-        refused.code != 0
-            && refused.json_error()["found"]
-                .to_string()
-                .contains("the pool p")
+        // Before the other has begun it is refused for another reason.
+        let refused = within(&rig, 60, &["pool", "create", "p", &first]);
+        let found = refused.json_error()["found"].to_string();
+        refused.code != 0 && found.contains("the pool p") && found.contains("strake pool add")
     };
     rig.until("the change of p to be under way", under_way);
+    // It writes nothing: it waits for no change, and is refused for none.
+    let begun = Instant::now();
+    within(&rig, 30, &["pool", "remove", "p", &first, "--dry-run"]).ok();
+    assert!(begun.elapsed() < Duration::from_secs(8), "it waits");
     within(&rig, 30, &["pool", "create", "r", &d[4]]).ok();
     within(&rig, 30, &["pool", "remove", "r", &d[4]]).ok();
     within(&rig, 30, &["fail", "y", "0"]).ok();
@@ -633,6 +641,10 @@ fn commands_without_a_daemon_end_although_a_device_of_the_machine_hangs_and_name
             assert_eq!(run.code, 0, "{args:?}: {run:?}");
         }
     }
+    // Where the devices are named, no other is asked for.
+    let named = [&["start", "gone", "--foreground", &d[0], &d[1]][..]];
+    let named = all_within(&rig, 60, &named).remove(0);
+    assert!(named.err.contains("array-not-found"), "{named:?}");
     // Of what is not found it is not known that it is not there.
     let absent = all_within(&rig, 60, &[&["show", "old"]]).remove(0);
     assert!(absent.err.contains("device-silent"), "{absent:?}");
@@ -666,16 +678,10 @@ fn a_restore_passes_devices_that_hang_and_names_them_where_they_may_be_what_is_m
     let text = std::fs::read_to_string(&file).expect("written");
     std::fs::write(&moved, text.replace(&shelf, path)).expect("written");
     let slot = format!("1={path}");
-    let of_it: [&[&str]; 3] = [
-        &[
-            "config",
-            "restore",
-            &file,
-            "data",
-            "--device",
-            path,
-            "--dry-run",
-        ],
+    let named = ["config", "restore", &file, "data", "--device", path];
+    let of_it: [&[&str]; 4] = [
+        &[&named[..], &["--dry-run"]].concat(),
+        &[&named[..], &["-y"]].concat(),
         &["config", "restore", &file, "data", "--slot", &slot, "-y"],
         &["config", "restore", &moved, "p", "-y"],
     ];
@@ -726,6 +732,8 @@ fn a_daemon_and_commands_without_one_end_although_the_state_folder_hangs() {
     rig.create("gone", "1", none, &d[2..4]).ok();
     rig.run(&["set", "old", "memory_limit=1G"]).ok();
     std::fs::write(rig.dir().join("lock"), "").expect("as a daemon before left it");
+    let turn = rig.dir().join("known-files.lock");
+    std::fs::remove_file(&turn).expect("it was made with old");
     freezer.freeze();
     let folder = rig.dir().display().to_string();
     let begin: [&[&str]; 3] = [
@@ -755,8 +763,81 @@ fn a_daemon_and_commands_without_one_end_although_the_state_folder_hangs() {
     for (run, args) in all.iter().zip(changes) {
         let done = [0, 7, 9].contains(&run.code);
         assert!(done || run.err.contains(&folder), "{args:?}: {run:?}");
+        if matches!(args[0], "rename" | "destroy") {
+            let said = format!("{}{}", run.out, run.err);
+            assert!(said.contains("not remembered"), "{args:?}: {run:?}");
+        }
     }
     rig.run(&["set", "older", "memory_limit=2G"]).ok();
+}
+
+/// A folder that answers nothing, as that of a file server that is gone: FUSE without its server.
+struct Gone {
+    folder: PathBuf,
+    server: Child,
+}
+
+impl Gone {
+    /// None where this machine cannot have one.
+    fn at(folder: PathBuf) -> Option<Gone> {
+        std::fs::create_dir(&folder).expect("works");
+        let mount = "exec 3<>/dev/fuse && mount -i -t fuse \
+                     -o fd=3,rootmode=40000,user_id=0,group_id=0 none \"$0\" && exec cat";
+        let mut server = Command::new("sh");
+        let server = server.args(["-c", mount]).arg(&folder);
+        let server = server.stdin(Stdio::piped()).stderr(Stdio::null());
+        let server = server.spawn().expect("it runs");
+        let mut gone = Gone { folder, server };
+        let shown = gone.folder.display().to_string();
+        let give_up = Instant::now() + Duration::from_secs(20);
+        loop {
+            let mounts = std::fs::read_to_string("/proc/mounts").expect("there");
+            if mounts.contains(&format!(" {shown} fuse ")) {
+                return Some(gone);
+            }
+            if gone.server.try_wait().expect("ours").is_some() || Instant::now() > give_up {
+                rig::skipped("no FUSE can be mounted here");
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        // What waits for it gets an error.
+        drop(self.server.stdin.take());
+        let _ = self.server.wait();
+        run("umount", &["-l", &self.folder.display().to_string()]);
+    }
+}
+
+/// The state folder was looked at by the command itself before it was asked whether it answers.
+#[test]
+fn a_daemon_and_commands_end_although_the_state_folder_answers_nothing_at_all() {
+    if !rig::is_root() {
+        return rig::skipped("only root can mount a file system");
+    }
+    let rig = Rig::new();
+    let d = rig.files(2);
+    let Some(_gone) = Gone::at(rig.dir().to_owned()) else {
+        return;
+    };
+    let all: [&[&str]; 5] = [
+        &["daemon", "--no-devices"],
+        &["show"],
+        &["status"],
+        &["create", "new", "--level", "1", &d[0], &d[1]],
+        &["start", "old", "--foreground", "--export", "none"],
+    ];
+    let folder = rig.dir().display().to_string();
+    for (run, args) in all_within(&rig, 60, &all).iter().zip(all) {
+        assert!(run.err.contains("state-dir-silent"), "{args:?}: {run:?}");
+        assert!(run.err.contains(&folder), "{args:?}: {run:?}");
+    }
+    // It needs none.
+    within(&rig, 30, &["completions", "bash"]).ok();
 }
 
 /// They were stopped one after the other: those behind one that hangs after ten minutes.

@@ -33,6 +33,13 @@ fn resize(path: &str, bytes: u64) {
     file.set_len(bytes).expect("it can be resized");
 }
 
+/// A member that was cut short and has its length again: all behind the cut is lost.
+fn lose_end(path: &str) {
+    let bytes = fs::metadata(path).expect("it is there").len();
+    resize(path, 1 << 20);
+    resize(path, bytes);
+}
+
 fn state_of(rig: &Rig, slot: usize) -> Value {
     rig.show("data")["members"][slot]["state"].clone()
 }
@@ -204,9 +211,7 @@ fn a_member_cut_short_and_grown_again_while_it_was_stopped_is_out() {
         return;
     }
     rig.run(&["stop", "data"]).ok();
-    let bytes = fs::metadata(&files[1]).expect("it is there").len();
-    resize(&files[1], 1 << 20);
-    resize(&files[1], bytes);
+    lose_end(&files[1]);
     assert_eq!(rig.run(&["start", "data"]).code, 5);
     rig.until_state("data", "degraded");
     rig.until("the event", || said(&rig, "member_out", "cause", "emptied"));
@@ -503,9 +508,7 @@ fn a_member_cut_short_and_made_as_long_again_while_it_serves_is_out_within_secon
     }
     // The first look after a change notes how much room the files take.
     std::thread::sleep(Duration::from_secs(5));
-    let length = fs::metadata(&files[1]).expect("there").len();
-    resize(&files[1], 1 << 20);
-    resize(&files[1], length);
+    lose_end(&files[1]);
     let cut = Instant::now();
     rig.until_state("data", "degraded");
     assert!(
@@ -569,9 +572,7 @@ fn a_member_cut_short_just_before_another_is_failed_is_out_and_the_other_stays()
     if rig.qemu_io("data", B).is_none() {
         return;
     }
-    let length = fs::metadata(&files[1]).expect("there").len();
-    resize(&files[1], 1 << 20);
-    resize(&files[1], length);
+    lose_end(&files[1]);
     rig.run(&["fail", "data", "0"]).refused(4, "would-fail");
     assert!(said(&rig, "member_out", "cause", "emptied"));
     rig.until_state("data", "optimal");
@@ -590,9 +591,7 @@ fn a_member_cut_short_just_before_the_array_is_renamed_is_out() {
     if rig.qemu_io("data", B).is_none() {
         return;
     }
-    let length = fs::metadata(&files[1]).expect("there").len();
-    resize(&files[1], 1 << 20);
-    resize(&files[1], length);
+    lose_end(&files[1]);
     rig.run(&["rename", "data", "other"]).ok();
     assert_eq!(rig.show("other")["state"], "degraded");
     rig.qemu_io("other", IS_B);
@@ -641,9 +640,7 @@ fn two_members_of_raid_5_cut_short_while_it_serves_are_refused_by_name_at_the_ne
     // The first look after a change notes how much room the files take.
     std::thread::sleep(Duration::from_secs(5));
     for file in &files[1..3] {
-        let length = fs::metadata(file).expect("there").len();
-        resize(file, 1 << 20);
-        resize(file, length);
+        lose_end(file);
     }
     assert!(said(&rig, "member_emptied", "effect", "still in service"));
     assert!(said(&rig, "member_doubted", "cause", "emptied"));

@@ -22,6 +22,7 @@ use crate::cli::args::pool::PoolCommand;
 use crate::cli::args::study::StudyCommand;
 use crate::cli::args::volume::VolumeCommand;
 use crate::common::events::Severity;
+use crate::common::files::FolderQuestion;
 use crate::common::{size, time};
 use crate::settings::degraded::DegradedStart;
 
@@ -252,7 +253,11 @@ pub(crate) enum Command {
     Man { folder: PathBuf },
     /// Say which devices do not answer, to another command
     #[command(hide = true)]
-    Answering,
+    Answering {
+        /// The paths are folders, of which this is asked
+        #[arg(long)]
+        folders: Option<FolderQuestion>,
+    },
 }
 
 /// What the rules of udev ask.

@@ -96,6 +96,30 @@ impl Emptied {
     }
 }
 
+/// What became of a member that was to be put out.
+fn effect(out: &Result<(), Failure>) -> String {
+    match out {
+        Ok(()) => "put out: what it held may be lost".to_owned(),
+        Err(failure) if failure.code == Code::NotServing => {
+            "put out, and the array has failed: the level does not survive it".to_owned()
+        }
+        Err(failure) => format!("still in service: {}", failure.found),
+    }
+}
+
+/// What became of a member that the array was to look at, by whether it serves after that.
+fn became(looked: &Result<(), Failure>, serves: Result<bool, &Failure>) -> String {
+    match (looked, serves) {
+        (Ok(()), Ok(true)) => effect(&Err(Failure::new(Code::WouldFail, NO_MORE))),
+        (Err(failure), Ok(true)) => format!("still in service: {}", failure.found),
+        (_, Ok(false)) => effect(&Ok(())),
+        (_, Err(failure)) => format!(
+            "whether it is still in service is not known: {}",
+            failure.found
+        ),
+    }
+}
+
 impl Running {
     /// Puts out members that lost their superblocks while they served.
     pub(crate) fn put_out_emptied(&self, events: &EventLog) {
@@ -113,7 +137,7 @@ impl Running {
             let devices = none.iter().map(|member| member.device).collect();
             let out = self.command(Command::Emptied(devices)).map(drop);
             none.iter()
-                .for_each(|member| self.note_emptied(events, member, &out));
+                .for_each(|member| self.note(events, member, effect(&out)));
             if out.is_err() {
                 return;
             }
@@ -125,22 +149,16 @@ impl Running {
         let looked = self.command(Command::LookAtSuperblocks).map(drop);
         let serves = self.serving_members();
         for member in some {
-            let out = match (&looked, serves.contains(&member.device)) {
-                (Err(failure), true) => Err(failure.clone()),
-                (Ok(()), true) => Err(Failure::new(Code::WouldFail, NO_MORE)),
-                (_, false) => Ok(()),
-            };
-            self.note_emptied(events, &member, &out);
+            let serves = serves.as_ref().map(|all| all.contains(&member.device));
+            let became = became(&looked, serves);
+            self.note(events, &member, became);
         }
     }
 
-    fn serving_members(&self) -> BTreeSet<DeviceId> {
-        let members = self.status().map(|status| status.members);
-        let members = members.unwrap_or_default().into_iter();
-        members
-            .filter(in_service)
-            .filter_map(|m| m.device)
-            .collect()
+    fn serving_members(&self) -> Result<BTreeSet<DeviceId>, Failure> {
+        let members = self.status()?.members.into_iter();
+        let serving = members.filter(in_service);
+        Ok(serving.filter_map(|m| m.device).collect())
     }
 
     /// Those of which another look says the same a moment later.
@@ -156,20 +174,14 @@ impl Running {
             .collect()
     }
 
-    fn note_emptied(&self, events: &EventLog, member: &Emptied, out: &Result<(), Failure>) {
+    fn note(&self, events: &EventLog, member: &Emptied, effect: String) {
         events.note(Happened {
             array: Some(self.name().to_string()),
             slot: Some(member.slot.0),
             event: "member_emptied",
             device: Some(member.path.clone()),
             cause: Some(member.cause()),
-            effect: Some(match out {
-                Ok(()) => "put out: what it held may be lost".to_owned(),
-                Err(failure) if failure.code == Code::NotServing => {
-                    "put out, and the array has failed: the level does not survive it".to_owned()
-                }
-                Err(failure) => format!("still in service: {}", failure.found),
-            }),
+            effect: Some(effect),
             ..Happened::default()
         });
     }
@@ -241,7 +253,23 @@ mod tests {
     use crate::daemon::sources::Sources;
     use crate::daemon::state::Dir;
 
+    use crate::common::errors::{Code, Failure};
+
     const BYTES: u64 = 32 << 20;
+
+    /// It was told to be put out.
+    #[test]
+    fn of_a_member_nothing_is_said_that_the_array_does_not_say() {
+        let silent = Failure::new(Code::ArraySilent, "no answer within 10 s");
+        let said = super::became(&Ok(()), Err(&silent));
+        let expected = "whether it is still in service is not known: no answer within 10 s";
+        assert_eq!(said, expected);
+        let looked = Err(silent.clone());
+        assert!(super::became(&looked, Ok(true)).starts_with("still in service: no answer"));
+        assert!(super::became(&looked, Ok(false)).starts_with("put out"));
+        assert!(super::became(&Ok(()), Ok(true)).starts_with("still in service: the level"));
+        assert!(super::became(&Ok(()), Ok(false)).starts_with("put out"));
+    }
 
     /// An array of RAID 5 that serves, and its three files.
     fn array(folder: &tempfile::TempDir) -> (Service, Vec<std::path::PathBuf>) {

@@ -69,6 +69,11 @@ impl Seat {
         }
     }
 
+    /// Is another drive at its path now, by what the drives call themselves? Files say nothing.
+    pub(crate) fn is_another(&self) -> bool {
+        self.device.exists() && sysfs::model_and_serial(&self.device).1 != self.serial
+    }
+
     /// Is the drive that is at its path now provably the same? Where it has no serial number, what
     /// lies on it says so: it is a member that was in the slot.
     pub(crate) fn is_there(&self, array: ArrayUuid, slot: Option<u8>) -> bool {

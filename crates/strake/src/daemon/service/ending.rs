@@ -3,9 +3,10 @@
 //! Invariants: a stop takes a bounded time, whatever hangs; what is left busy is named.
 //! Deliberately absent: how one array becomes quiet (runtime).
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use strake_format::ArrayUuid;
@@ -15,6 +16,7 @@ use crate::common::errors::Failure;
 use crate::common::partly;
 use crate::daemon::array::running::{Ended, Running};
 use crate::daemon::events::{EventLog, Happened};
+use crate::daemon::rounds;
 use crate::daemon::service::{Service, locked, outcome};
 use crate::daemon::state::Dir;
 
@@ -28,11 +30,13 @@ pub(crate) const QUIET_PATIENCE: Duration = Duration::from_secs(12);
 /// its exports and 10 s for its threads beside that ([`strake_runtime::Serving::end_within`]). All
 /// in all less than 30 s.
 const STOP_ALL_PATIENCE: Duration = Duration::from_secs(25);
+/// How long an array without a thread waits for one that ends.
+const ROOM_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Service {
     /// Stops an array; it stays stopped until it is started again or the daemon is.
     pub(crate) fn stop(&self, name: &str, dry_run: bool) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(name)?;
+        let _change = self.change("strake stop", name, dry_run)?;
         let Some(running) = self.find_running(name) else {
             let found = self.pick(self.scan(&[]), name)?;
             if !dry_run {
@@ -77,45 +81,77 @@ impl Service {
         if !self.changes.close(CLOSING_PATIENCE) {
             tracing::warn!("a change is still under way: its array is stopped all the same");
         }
-        let (done, ends) = channel();
-        let mut left = 0;
-        let mut without_thread = Vec::new();
-        for running in self.all_running() {
-            let (dir, done) = (self.dir.clone(), done.clone());
-            let events = Arc::clone(&self.events);
-            let (name, array) = (running.name(), Arc::clone(&running));
-            let stop = move || {
-                end(&array, &dir, &events);
+        let stop = |running: &Arc<Running>, done: &Sender<Arc<Running>>| {
+            let (dir, events) = (self.dir.clone(), Arc::clone(&self.events));
+            let (running, done) = (Arc::clone(running), done.clone());
+            move || {
+                // It has come to its end, also by a panic.
+                let _ = rounds::caught(|| end(&running, &dir, &events));
                 // Nobody may wait any more.
-                let _ = done.send(array.uuid);
-            };
-            match strake_runtime::spawn_thread(format!("stop {name}"), stop) {
-                Ok(_) => left += 1,
-                Err(error) => {
-                    tracing::warn!(array = %name, %error, "it stops after the others");
-                    without_thread.push(running);
-                }
+                let _ = done.send(running);
             }
-        }
-        for running in without_thread {
-            end(&running, &self.dir, &self.events);
-            locked(&self.running).remove(&running.uuid);
-        }
-        drop(done);
-        let until = Instant::now() + STOP_ALL_PATIENCE;
-        while left > 0 {
-            let patience = until.saturating_duration_since(Instant::now());
-            let Ok(ended) = ends.recv_timeout(patience) else {
-                tracing::error!(
-                    arrays = left,
-                    "arrays that do not stop are left as after a kill"
-                );
-                return;
-            };
-            locked(&self.running).remove(&ended);
-            left -= 1;
+        };
+        let begin = |running: &Arc<Running>, done: &Sender<Arc<Running>>| {
+            let name = running.name();
+            let begun = strake_runtime::spawn_thread(format!("stop {name}"), stop(running, done));
+            begun
+                .map(drop)
+                .inspect_err(|error| tracing::warn!(array = %name, %error, "it stops later"))
+        };
+        let over = |running: &Arc<Running>| drop(locked(&self.running).remove(&running.uuid));
+        let left = end_all(
+            self.all_running(),
+            STOP_ALL_PATIENCE,
+            (begin, |running, done| stop(running, done)()),
+            over,
+        );
+        if left > 0 {
+            tracing::error!(
+                arrays = left,
+                "arrays that do not stop are left as after a kill"
+            );
         }
     }
+}
+
+/// Has all come to their ends at the same time, and waits for these. Of those for which no thread
+/// is to be had one at a time has this one, when the others have begun, unless a thread that ends
+/// makes room. How many have not ended in time; of these some may not have begun.
+fn end_all<T>(
+    all: Vec<T>,
+    patience: Duration,
+    (begin, here): (
+        impl Fn(&T, &Sender<T>) -> io::Result<()>,
+        impl Fn(&T, &Sender<T>),
+    ),
+    over: impl Fn(&T),
+) -> usize {
+    let until = Instant::now() + patience;
+    let (done, ends) = channel();
+    let mut left = all.len();
+    let next = |most: Duration| {
+        let patience = until.saturating_duration_since(Instant::now());
+        ends.recv_timeout(patience.min(most)).map(|one| over(&one))
+    };
+    let mut waiting: Vec<T> = all
+        .into_iter()
+        .filter(|one| begin(one, &done).is_err())
+        .collect();
+    while let Some(one) = waiting.pop() {
+        if next(ROOM_PATIENCE).is_ok() {
+            left -= 1;
+            if begin(&one, &done).is_ok() {
+                continue;
+            }
+        }
+        if Instant::now() < until {
+            here(&one, &done);
+        }
+    }
+    while left > 0 && next(patience).is_ok() {
+        left -= 1;
+    }
+    left
 }
 
 /// The stop of an array: when it is over, in whatever way, the array is in service no more.
@@ -189,4 +225,61 @@ fn busy_notes(busy: &[PathBuf]) -> Vec<String> {
         )
     };
     busy.iter().map(note).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(3);
+
+    fn ends(one: &u8, done: &Sender<u8>) {
+        done.send(*one).expect("it is waited for");
+    }
+
+    /// What has no thread was stopped before the others were waited for, and without a bound.
+    #[test]
+    fn all_that_have_a_thread_begin_and_what_has_none_gets_that_of_one_that_has_ended() {
+        let (begun, over) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        let free = Cell::new(2);
+        let begin = |one: &u8, done: &Sender<u8>| {
+            if free.get() == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            free.set(free.get() - 1);
+            begun.borrow_mut().push(*one);
+            ends(one, done);
+            Ok(())
+        };
+        let here = |_: &u8, _: &Sender<u8>| panic!("there is room for it");
+        let ended = |one: &u8| {
+            free.set(free.get() + 1);
+            over.borrow_mut().push(*one);
+        };
+        assert_eq!(end_all(vec![1, 2, 3, 4], PATIENCE, (begin, here), ended), 0);
+        assert_eq!(*begun.borrow(), [1, 2, 4, 3]);
+        assert_eq!(over.borrow().len(), 4);
+    }
+
+    #[test]
+    fn what_hangs_costs_no_more_than_the_time_that_there_is() {
+        let tried = RefCell::new(Vec::new());
+        let begin = |one: &u8, _: &Sender<u8>| match one {
+            // It hangs.
+            1 => Ok(()),
+            _ => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        let here = |one: &u8, done: &Sender<u8>| {
+            tried.borrow_mut().push(*one);
+            std::thread::sleep(Duration::from_millis(2500));
+            ends(one, done);
+        };
+        let start = Instant::now();
+        let left = end_all(vec![1, 2, 3], PATIENCE, (begin, here), |_| ());
+        assert_eq!(*tried.borrow(), [3], "no time is left for the other");
+        assert_eq!(left, 2);
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
 }

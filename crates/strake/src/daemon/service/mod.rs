@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use strake_engine::event::{
-    Command, CommandError, MemberState, MemberStatus, NewDevice, Returning, ScrubMode,
+    Command, CommandError, MemberState, MemberStatus, NewDevice, Returning,
 };
 use strake_engine::limits::Joining;
 use strake_format::{ArrayUuid, MemberUuid, Returns, Slot, SlotState, Superblock, returns};
@@ -44,7 +44,6 @@ use crate::daemon::array::{left, opening, running};
 use crate::daemon::changes::{Change, Changes};
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::pools::Tries;
-use crate::daemon::service::scrubs::compares_nothing;
 use crate::daemon::service::watched::health::DriveTold;
 use crate::daemon::service::watched::missing::Told;
 use crate::daemon::sources::Sources;
@@ -107,19 +106,25 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Service {
-    /// The right to change an array, until it is dropped.
-    pub(super) fn change(&self, array: &str) -> Result<Change<'_>, Failure> {
-        self.changes.begin(self.keys(array))
+    /// The right to change an array by this command, until it is dropped.
+    pub(super) fn change(
+        &self,
+        by: &'static str,
+        array: &str,
+        dry_run: bool,
+    ) -> Result<Change<'_>, Failure> {
+        self.changes.begin(by, self.keys(array), dry_run)
     }
     /// The same, for an array in service and what is done by itself.
     pub(super) fn change_running(
         &self,
+        by: &'static str,
         running: &Running,
         more: &[String],
     ) -> Result<Change<'_>, Failure> {
         let mut keys = vec![running.uuid.to_string(), running.name().to_string()];
         keys.extend_from_slice(more);
-        self.changes.try_begin(keys)
+        self.changes.try_begin(by, keys)
     }
     /// What a change of this array holds: its name and its uuid, as far as they are known.
     pub(super) fn keys(&self, array: &str) -> Vec<String> {
@@ -296,7 +301,6 @@ impl Service {
 
     /// Makes an array and starts it.
     pub(crate) fn create(&self, mut request: CreateRequest) -> Result<CreatedJson, Failure> {
-        let _change = self.change(&request.name)?;
         running::check_export(request.export.as_deref())?;
         for path in request.devices.iter_mut().chain(&mut request.spares) {
             *path = absolute(path);
@@ -306,6 +310,7 @@ impl Service {
         pools::check_named(&self.pools(), request.pool.as_deref())?;
         strake_runtime::check_io_uring(1)?;
         find::answering(&self.looks, &request.all_devices())?;
+        let _change = self.change("strake create", &request.name, request.dry_run)?;
         self.none_in_service(&request.all_devices())?;
         let name = request.name.clone();
         let names = self.names();
@@ -409,7 +414,7 @@ impl Service {
     /// Starts an array that the watcher found.
     pub(crate) fn start_by_itself(&self, found: &FoundArray, whole: bool) -> Result<(), Failure> {
         let keys = vec![found.uuid.to_string(), found.name().to_string()];
-        let _change = self.changes.try_begin(keys)?;
+        let _change = self.changes.try_begin("a start", keys)?;
         if self.is_running(found.uuid) || self.is_stopped(found.uuid) {
             return Ok(());
         }
@@ -428,9 +433,9 @@ impl Service {
             return running.json().map(|array| self.placed(array));
         }
         find::answering(&self.looks, &request.devices)?;
-        let found = self.pick(self.scan(&request.devices), name)?;
+        let found = self.pick_named(self.scan(&request.devices), name, &request.devices)?;
         let keys = vec![found.uuid.to_string(), found.name().to_string()];
-        let _change = self.changes.begin(keys)?;
+        let _change = self.changes.begin("strake start", keys, request.dry_run)?;
         // Somebody else may have started it meanwhile.
         if let Some(running) = self.find_serving(name) {
             return running.json().map(|array| self.placed(array));
@@ -479,7 +484,7 @@ impl Service {
             let found = self.pick(self.scan(&[]), name)?;
             keys.extend([found.uuid.to_string(), found.name().to_string()]);
         }
-        let _change = self.changes.begin(keys)?;
+        let _change = self.changes.begin("strake destroy", keys, dry_run)?;
         if let Some(running) = self.find_running(name) {
             running.not_in_use()?;
             let cure = format!("strake stop {name} first");
@@ -494,7 +499,7 @@ impl Service {
         if dry_run {
             return Ok(outcome(name, false, &destroyed.what));
         }
-        self.dir.was_destroyed(&found, &destroyed);
+        let notes = self.dir.was_destroyed(&found, &destroyed);
         self.events.note(Happened {
             array: Some(found.name().to_string()),
             uuid: Some(found.uuid.to_string()),
@@ -503,13 +508,13 @@ impl Service {
             effect: Some(destroyed.what.clone()),
             ..Happened::default()
         });
-        let done = outcome(name, true, &destroyed.what);
+        let done = outcome(name, true, &destroyed.what).noted(&notes);
         destroyed.failure.map_or(Ok(done), Err)
     }
 
     /// Takes a member out of service.
     pub(crate) fn fail(&self, name: &str, request: &MemberRequest) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(name)?;
+        let _change = self.change("strake fail", name, request.dry_run)?;
         let running = self.running(name)?;
         let member = request.member.as_str();
         let found = running.member(member)?;
@@ -534,7 +539,7 @@ impl Service {
         name: &str,
         request: &MemberRequest,
     ) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(name)?;
+        let _change = self.change("strake remove", name, request.dry_run)?;
         let running = self.running(name)?;
         let member = request.member.as_str();
         let found = running.member(member)?;
@@ -552,15 +557,24 @@ impl Service {
 
     /// Adds a spare, or replaces a member where the request names one.
     pub(crate) fn add(&self, name: &str, request: DeviceRequest) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(name)?;
-        let running = self.running(name)?;
-        let name = running.name();
-        let name = name.as_str();
         let device = request
             .device
             .as_deref()
             .ok_or_else(|| Failure::new(Code::BadRequest, "a device is needed"))?;
         let path = absolute(device);
+        // Before the change: a device that hangs would hold up others of the array.
+        let serves = |running: Arc<Running>| running.serves(&path);
+        if !self.find_running(name).is_some_and(serves) {
+            find::answering(&self.looks, std::slice::from_ref(&path))?;
+        }
+        let by = match request.member {
+            Some(_) => "strake replace",
+            None => "strake add",
+        };
+        let _change = self.change(by, name, request.dry_run)?;
+        let running = self.running(name)?;
+        let name = running.name();
+        let name = name.as_str();
         let shown = path.display().to_string();
         let slot = match &request.member {
             Some(member) => Some(slot_of(&running, member)?),
@@ -574,7 +588,6 @@ impl Service {
             }
             (true, Some(_)) => running.not_joined(&path)?,
         }
-        find::answering(&self.looks, std::slice::from_ref(&path))?;
         let own = own_superblock(&path, running.uuid);
         let status = running.status()?;
         let back = match &own {
@@ -626,7 +639,7 @@ impl Service {
         running: &Running,
         found: &find::FoundMember,
     ) -> Result<bool, Failure> {
-        let _change = self.change_running(running, &[])?;
+        let _change = self.change_running("the return of a member", running, &[])?;
         let own = &found.image.superblock;
         let status = running.status()?;
         let table = &status.superblock;
@@ -646,67 +659,6 @@ impl Service {
         safety::not_in_use(sysfs::identity(&found.path)?, &found.path)?;
         let device = Device::open(&found.path, OpenMode::Member)?;
         take_in(running, device, None, true)
-    }
-
-    /// Starts or stops a job.
-    pub(crate) fn job(
-        &self,
-        name: &str,
-        kind: Job,
-        request: &JobRequest,
-    ) -> Result<OutcomeJson, Failure> {
-        let action = request.action.as_str();
-        let how = request.repair || request.halt;
-        if how && (kind != Job::Scrub || action != "start") || request.repair && request.halt {
-            let found = "repair or halt goes with the start of a scrub";
-            return Err(Failure::new(Code::Usage, found).cure("leave it away"));
-        }
-        let _change = self.change(name)?;
-        let running = self.running(name)?;
-        let name = running.name();
-        let name = name.as_str();
-        let (command, word) = match (kind, action) {
-            (Job::Rebuild, "start") => (Command::StartRebuild, "rebuild"),
-            (Job::Rebuild, "stop") => (Command::StopRebuild, "rebuild"),
-            (Job::Init, "start") => (Command::StartInit, "zeroing"),
-            (Job::Init, "stop") => (Command::StopInit, "zeroing"),
-            (Job::Scrub, "start") => {
-                let mode = match (request.repair, request.halt) {
-                    (true, _) => ScrubMode::Repair,
-                    (_, true) => ScrubMode::Halt,
-                    _ => ScrubMode::Check,
-                };
-                (Command::StartScrub(mode), "scrub")
-            }
-            (Job::Scrub, "pause") => (Command::PauseScrub, "scrub"),
-            (Job::Scrub, "stop") => (Command::StopScrub, "scrub"),
-            (Job::Scrub, "accept") => return scrubs::accept(&running, name, request.dry_run),
-            _ => {
-                let failure = Failure::new(Code::Usage, format!("'{action}' is no action"));
-                return Err(failure.cure("use start or stop, for a scrub also pause or accept"));
-            }
-        };
-        if request.dry_run {
-            running.preflight(command)?;
-            return Ok(outcome(name, false, &format!("would {action} the {word}")));
-        }
-        // Before the next one's findings take its place.
-        self.keep_scrub(&running, &running.status()?.superblock);
-        let changed = running.command(command)?;
-        if !changed {
-            let why = scrubs::nothing_changed(kind, action, &running.status()?);
-            return Ok(outcome(name, false, why));
-        }
-        let done = match action {
-            "start" => "started",
-            "pause" => "paused",
-            _ => "stopped",
-        };
-        let limits = match (kind, action) {
-            (Job::Scrub, "start") => compares_nothing(&running.status()?),
-            _ => String::new(),
-        };
-        Ok(outcome(name, changed, &format!("{word} {done}{limits}")))
     }
 
     /// Begins the scrubs that are due, and keeps what those found that ended.
@@ -802,17 +754,6 @@ pub(crate) fn keep_export(dir: &Dir, array: ArrayUuid, export: Option<&str>) {
             tracing::warn!(%failure, "the export is not remembered");
         }
     }
-}
-
-/// A job that a user starts and stops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Job {
-    /// Of missing members.
-    Rebuild,
-    /// Zeroing of what was never written.
-    Init,
-    /// Check of parity, which may repair.
-    Scrub,
 }
 
 /// Whether the array would take this device, as a spare or to replace the member in `slot`: asked

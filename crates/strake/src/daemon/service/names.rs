@@ -47,17 +47,25 @@ impl Dir {
         let record: NameRecord = serde_json::from_slice(&text).ok()?;
         record.uuid.parse().ok()
     }
-    /// The name means this array from now on, and the array has no other.
-    pub(crate) fn own(&self, name: &ArrayName, array: ArrayUuid) {
+    /// The name means this array from now on, and the array has no other. A note where that is not
+    /// remembered.
+    pub(crate) fn own(&self, name: &ArrayName, array: ArrayUuid) -> Option<String> {
+        let mut note = None;
         if self.owner(name) != Some(array) {
             let record = NameRecord {
                 uuid: array.to_string(),
             };
-            if let Err(error) = state::replace(&self.name_file(name), &record) {
+            let file = self.name_file(name);
+            if let Err(error) = state::replace(&file, &record) {
                 tracing::warn!(%error, "it is not remembered which array {name} is");
+                let file = file.display();
+                note = Some(format!(
+                    "{file}: not remembered that {name} is {array}: {error}"
+                ));
             }
         }
         self.disown(array, Some(name));
+        note
     }
     /// No name but this one means this array.
     pub(crate) fn disown(&self, array: ArrayUuid, but: Option<&ArrayName>) {
@@ -166,9 +174,13 @@ impl Service {
     pub(crate) fn import(&self, array: &str, request: ImportRequest) -> Result<ArrayJson, Failure> {
         let mut keys = self.keys(array);
         keys.extend(request.name.clone());
-        let _change = self.changes.begin(keys)?;
         running::check_export(request.export.as_deref())?;
         let wanted = request.name.as_deref().map(parse_name).transpose()?;
+        if self.find_running(array).is_none() {
+            // Before the change: a device that hangs would hold up others of the array.
+            find::answering(&self.looks, &request.devices)?;
+        }
+        let _change = self.changes.begin("strake import", keys, request.dry_run)?;
         if let Some(running) = self.find_running(array) {
             return match wanted {
                 Some(name) if name != running.name() => {
@@ -179,9 +191,8 @@ impl Service {
                 _ => running.json().map(|array| self.placed(array)),
             };
         }
-        find::answering(&self.looks, &request.devices)?;
         let mut all = self.scan(&request.devices);
-        let found = self.pick(all.clone(), array)?;
+        let found = self.pick_named(all.clone(), array, &request.devices)?;
         if !request.devices.is_empty() {
             all.extend(self.scan(&[]));
         }

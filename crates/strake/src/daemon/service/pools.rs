@@ -437,11 +437,15 @@ impl Service {
     /// Changes a pool as an administrator asks.
     pub(crate) fn pool_change(
         &self,
+        by: &'static str,
         name: &str,
-        change: impl FnOnce(&Pools<'_>) -> Result<Changed, Failure>,
+        request: &PoolRequest,
+        change: impl FnOnce(&Pools<'_>, &PoolRequest) -> Result<Changed, Failure>,
     ) -> Result<PoolDone, Failure> {
-        let _change = self.changes.begin(self.pool_keys(name))?;
-        let changed = change(&self.pools())?;
+        let _change = self
+            .changes
+            .begin(by, self.pool_keys(name), request.dry_run)?;
+        let changed = change(&self.pools(), request)?;
         self.pools_changed();
         if changed.done.changed {
             let done = &changed.done;
@@ -491,7 +495,7 @@ impl Service {
         // One that has failed takes no commands, and would be told again and again.
         let serves = matches!(status.state, ArrayState::Optimal | ArrayState::Degraded);
         if serves && may != status.spares_elsewhere {
-            let _change = self.change_running(running, &[])?;
+            let _change = self.change_running("a look at its pool", running, &[])?;
             running.command(Command::SparesElsewhere(may))?;
         }
         if !has_pool {
@@ -508,7 +512,11 @@ impl Service {
         if waits {
             return Ok(());
         }
-        let _change = self.change_running(running, &self.own_pool_keys(running))?;
+        let _change = self.change_running(
+            "a spare from its pool",
+            running,
+            &self.own_pool_keys(running),
+        )?;
         let status = running.status()?;
         let mut wanting = status.members.iter().filter(wants);
         if wanting.clone().next().is_none() {
@@ -669,16 +677,20 @@ mod tests {
         };
         let create = |name: &str| {
             let request = request(name);
-            service.pool_change(name, |pools| pools.create(name, &request))
+            service.pool_change("a test", name, &request, |pools, request| {
+                pools.create(name, request)
+            })
         };
         create("p").expect("made");
         let uuid = service.pools().pick("p").expect("found").uuid.to_string();
-        let hangs = service.changes.begin(service.pool_keys("p"));
+        let hangs = service
+            .changes
+            .begin("a test", service.pool_keys("p"), false);
         let hangs = hangs.expect("nothing else is under way");
         create("q").expect("made");
         for name in ["p", &uuid] {
             let keys = service.pool_keys(name);
-            let refused = service.changes.try_begin(keys).map(|_| ());
+            let refused = service.changes.try_begin("a test", keys).map(|_| ());
             assert_eq!(refused.map_err(|f| f.code), Err(Code::ChangeUnderWay));
         }
         drop(hangs);

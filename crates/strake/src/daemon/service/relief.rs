@@ -66,7 +66,7 @@ impl Service {
                 .iter()
                 .flat_map(|running| self.own_pool_keys(running)),
         );
-        let _change = self.changes.begin(keys)?;
+        let _change = self.changes.begin("strake replace", keys, dry_run)?;
         let running = self.running(name)?;
         let name = running.name();
         let name = name.as_str();
@@ -139,7 +139,11 @@ impl Service {
         worn_from: u8,
         drives: &[(String, u8)],
     ) -> Result<Option<Relief>, Failure> {
-        let _change = self.change_running(running, &self.own_pool_keys(running))?;
+        let _change = self.change_running(
+            "the relief of a worn member",
+            running,
+            &self.own_pool_keys(running),
+        )?;
         // Looked at now: to ask the drives takes a while.
         let Some(mut relief) = choose(&running.json()?, worn_from, drives) else {
             return Ok(None);

@@ -103,7 +103,7 @@ impl Service {
         let new = parse_name(&request.name)?;
         let mut keys = self.keys(name);
         keys.push(new.to_string());
-        let _change = self.changes.begin(keys)?;
+        let _change = self.changes.begin("strake rename", keys, request.dry_run)?;
         let all = self.scan(&[]);
         let serving = self.find_running(name);
         let (uuid, old, found) = match &serving {
@@ -137,12 +137,12 @@ impl Service {
                 &format!("would be called {new}"),
             ));
         }
-        let mut note = None;
+        let mut notes = Vec::new();
         let changed = match (&serving, &found) {
             (Some(running), _) => running.rename(&self.dir, &new)?,
             (None, Some(found)) => {
-                note = rename_stopped(&self.dir, found, &new)?;
-                self.dir.own(&new, found.uuid);
+                notes.extend(rename_stopped(&self.dir, found, &new)?);
+                notes.extend(self.dir.own(&new, found.uuid));
                 // The array that serves tells of it by itself.
                 self.events.note(Happened::renamed(&old, &new));
                 Changed::Yes
@@ -150,6 +150,6 @@ impl Service {
             (None, None) => unreachable!("it runs, or it was found"),
         };
         let what = format!("is called {new} now");
-        Ok(outcome(old.as_str(), changed == Changed::Yes, &what).noted(note.as_slice()))
+        Ok(outcome(old.as_str(), changed == Changed::Yes, &what).noted(&notes))
     }
 }

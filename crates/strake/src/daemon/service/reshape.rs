@@ -135,7 +135,7 @@ fn mirror_with(superblock: &Superblock, devices: usize) -> Option<Level> {
 impl Service {
     /// Uses all that the members have room for.
     pub(crate) fn grow(&self, name: &str, request: &GrowRequest) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(name)?;
+        let _change = self.change("strake grow", name, request.dry_run)?;
         let running = self.running(name)?;
         let name = running.name();
         let name = name.as_str();
@@ -172,7 +172,10 @@ impl Service {
         name: &str,
         request: &RestripeRequest,
     ) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(name)?;
+        let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
+        // Before the change: a device that hangs would hold up others of the array.
+        find::answering(&self.looks, &paths)?;
+        let _change = self.change("strake restripe", name, request.dry_run)?;
         let running = self.running(name)?;
         let name = running.name();
         let name = name.as_str();
@@ -185,8 +188,6 @@ impl Service {
                 return halt_move(&running, stop, request.dry_run);
             }
         };
-        let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
-        find::answering(&self.looks, &paths)?;
         let mut content = Content::default();
         for path in &paths {
             running.not_joined(path)?;

@@ -6,18 +6,18 @@
 //! past is asked for.
 //!
 //! Invariant: looking writes nothing. Deliberately absent: when scrubs begin (`schedule`), and each
-//! finding (events). Why a job that a user starts or ends is as it was is said here, too.
+//! finding (events). Jobs that a user starts or ends are here, too, and why one is as it was.
 
 use serde::{Deserialize, Serialize};
 use strake_engine::Geometry;
-use strake_engine::event::{Command, MemberState, MemberStatus, Status};
+use strake_engine::event::{Command, MemberState, MemberStatus, ScrubMode, Status};
 use strake_format::{ScrubCounts, ScrubResult, Superblock};
 
-use crate::api::{JobJson, OutcomeJson, ScrubsJson};
+use crate::api::{JobJson, JobRequest, OutcomeJson, ScrubsJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
 use crate::daemon::array::running::Running;
-use crate::daemon::service::{Job, Service, outcome};
+use crate::daemon::service::{Service, outcome};
 use crate::daemon::state::Dir;
 use crate::settings::schedule::{parse_policy, policy_word};
 use crate::view;
@@ -87,7 +87,90 @@ pub(crate) fn json(dir: &Dir, sb: &Superblock, jobs: &[JobJson]) -> ScrubsJson {
     }
 }
 
+/// A job that a user starts and stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// Of missing members.
+    Rebuild,
+    /// Zeroing of what was never written.
+    Init,
+    /// Check of parity, which may repair.
+    Scrub,
+}
+
+impl Job {
+    /// The command that starts and stops it.
+    fn command(self) -> &'static str {
+        match self {
+            Job::Rebuild => "strake rebuild",
+            Job::Init => "strake init",
+            Job::Scrub => "strake scrub",
+        }
+    }
+}
+
 impl Service {
+    /// Starts or stops a job.
+    pub(crate) fn job(
+        &self,
+        name: &str,
+        kind: Job,
+        request: &JobRequest,
+    ) -> Result<OutcomeJson, Failure> {
+        let action = request.action.as_str();
+        let how = request.repair || request.halt;
+        if how && (kind != Job::Scrub || action != "start") || request.repair && request.halt {
+            let found = "repair or halt goes with the start of a scrub";
+            return Err(Failure::new(Code::Usage, found).cure("leave it away"));
+        }
+        let _change = self.change(kind.command(), name, request.dry_run)?;
+        let running = self.running(name)?;
+        let name = running.name();
+        let name = name.as_str();
+        let (command, word) = match (kind, action) {
+            (Job::Rebuild, "start") => (Command::StartRebuild, "rebuild"),
+            (Job::Rebuild, "stop") => (Command::StopRebuild, "rebuild"),
+            (Job::Init, "start") => (Command::StartInit, "zeroing"),
+            (Job::Init, "stop") => (Command::StopInit, "zeroing"),
+            (Job::Scrub, "start") => {
+                let mode = match (request.repair, request.halt) {
+                    (true, _) => ScrubMode::Repair,
+                    (_, true) => ScrubMode::Halt,
+                    _ => ScrubMode::Check,
+                };
+                (Command::StartScrub(mode), "scrub")
+            }
+            (Job::Scrub, "pause") => (Command::PauseScrub, "scrub"),
+            (Job::Scrub, "stop") => (Command::StopScrub, "scrub"),
+            (Job::Scrub, "accept") => return accept(&running, name, request.dry_run),
+            _ => {
+                let failure = Failure::new(Code::Usage, format!("'{action}' is no action"));
+                return Err(failure.cure("use start or stop, for a scrub also pause or accept"));
+            }
+        };
+        if request.dry_run {
+            running.preflight(command)?;
+            return Ok(outcome(name, false, &format!("would {action} the {word}")));
+        }
+        // Before the next one's findings take its place.
+        self.keep_scrub(&running, &running.status()?.superblock);
+        let changed = running.command(command)?;
+        if !changed {
+            let why = nothing_changed(kind, action, &running.status()?);
+            return Ok(outcome(name, false, why));
+        }
+        let done = match action {
+            "start" => "started",
+            "pause" => "paused",
+            _ => "stopped",
+        };
+        let limits = match (kind, action) {
+            (Job::Scrub, "start") => compares_nothing(&running.status()?),
+            _ => String::new(),
+        };
+        Ok(outcome(name, changed, &format!("{word} {done}{limits}")))
+    }
+
     /// Keeps what the last scrub found.
     pub(crate) fn keep_scrub(&self, running: &Running, sb: &Superblock) {
         let (past, new) = with_last(self.dir.scrubs(running.uuid), sb.last_scrub.as_ref());

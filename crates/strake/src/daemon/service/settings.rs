@@ -86,7 +86,7 @@ impl Service {
 
     /// Changes settings: all that are wanted, or, where one is refused, none.
     pub(crate) fn set(&self, name: &str, request: &SettingsJson) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(name)?;
+        let _change = self.change("strake set", name, request.dry_run)?;
         let dry_run = request.dry_run;
         let wanted = &SettingsJson {
             dry_run: false,

@@ -36,7 +36,6 @@ impl Service {
     pub(crate) fn clean(&self, request: &CleanRequest) -> Result<CleanedJson, Failure> {
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
         let keys = paths.iter().map(|path| path.display().to_string());
-        let _change = self.changes.begin(keys.collect())?;
         for running in self.all_running() {
             if let Some(path) = paths.iter().find(|path| running.serves(path)) {
                 let found = format!("{} is in service in {}", path.display(), running.name());
@@ -44,6 +43,9 @@ impl Service {
             }
         }
         find::answering(&self.looks, &paths)?;
+        let _change = self
+            .changes
+            .begin("strake drive clean", keys.collect(), request.dry_run)?;
         self.none_in_service(&paths)?;
         let running = self.uuids_running();
         let not_expected = |arrays: &BTreeSet<ArrayUuid>| {
@@ -70,7 +72,9 @@ impl Service {
     pub(crate) fn put_out_emptied(&self) {
         for running in self.all_running() {
             // A device that is being added has not both copies yet.
-            if let Ok(_change) = self.change_running(&running, &[]) {
+            if let Ok(_change) =
+                self.change_running("a look for overwritten members", &running, &[])
+            {
                 running.put_out_emptied(&self.events);
             }
         }
@@ -128,7 +132,7 @@ impl Service {
 
     /// Counts errors, mismatches and retries from zero again, of one member or of all.
     pub(crate) fn reset(&self, name: &str, request: &ResetRequest) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(name)?;
+        let _change = self.change("strake reset", name, request.dry_run)?;
         let running = self.running(name)?;
         let (meant, members) = match &request.member {
             None => (None, "all members".to_owned()),

@@ -655,7 +655,7 @@ impl Service {
                 continue;
             }
             // A change that is under way may be about the same volume.
-            let Ok(_change) = self.change_running(&running, &[]) else {
+            let Ok(_change) = self.change_running("a volume is served", &running, &[]) else {
                 continue;
             };
             if let Err(failure) = running.serve_volumes(&self.dir, &self.events) {
@@ -676,7 +676,7 @@ impl Service {
         array: &str,
         request: VolumeRequest,
     ) -> Result<VolumeCreatedJson, Failure> {
-        let _change = self.change(array)?;
+        let _change = self.change("strake volume create", array, request.dry_run)?;
         let name = words::parse_name(&request.name)?;
         let running = self.running(array)?;
         running.not_failed()?;
@@ -729,7 +729,7 @@ impl Service {
         name: &str,
         dry_run: bool,
     ) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(array)?;
+        let _change = self.change("strake volume delete", array, dry_run)?;
         let running = self.running(array)?;
         running.not_failed()?;
         running.site(&self.dir, &self.events, |site| {
@@ -762,7 +762,7 @@ impl Service {
         name: &str,
         request: &VolumeChange,
     ) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(array)?;
+        let _change = self.change("a change of a volume", array, request.dry_run)?;
         let running = self.running(array)?;
         running.not_failed()?;
         running.site(&self.dir, &self.events, |site| match request {

@@ -4,7 +4,8 @@
 //! said. That is an event, looked for once when the daemon starts, and the file is set aside as
 //! `NAME.damaged`, so that what is remembered next does not take its place.
 //!
-//! Invariant: nothing here keeps a daemon from starting. Deliberately absent: the journals of
+//! Invariants: nothing is moved without the lock of the folder; nothing here keeps a daemon from
+//! starting, but for a link to what is not there, which may hold what is kept. Deliberately absent: the journals of
 //! events and of wear, of which lines are passed over by themselves.
 
 use std::fs;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
+use crate::common::errors::{Code, Failure};
 use crate::common::files::{self, read_file};
 use crate::daemon::array::seats::Seats;
 use crate::daemon::events::{EventLog, Happened};
@@ -102,14 +104,36 @@ pub(crate) struct InPlaceOf {
 }
 
 impl Dir {
-    /// Sets files aside that lie where folders of state are to be.
-    pub(crate) fn set_files_aside(&self) -> Vec<InPlaceOf> {
+    /// All folders of state.
+    fn folders(&self) -> Vec<PathBuf> {
         let here = ["arrays", "nbd", "volumes"].map(|name| self.path().join(name));
         let lasting = FOLDERS.map(|(name, ..)| self.lasting(name)).into_iter();
         let lasting = lasting.chain(["destroyed", "restoring", "alerts"].map(|n| self.lasting(n)));
         let mut all: Vec<PathBuf> = here.into_iter().chain(lasting).collect();
         all.sort();
         all.dedup();
+        all
+    }
+
+    /// Refuses a folder of state that is a link and leads nowhere: what is kept there may be on a
+    /// device that is not mounted yet.
+    pub(crate) fn links_lead_somewhere(&self) -> Result<(), Failure> {
+        for folder in self.folders() {
+            let (Ok(target), Err(error)) = (fs::read_link(&folder), fs::metadata(&folder)) else {
+                continue;
+            };
+            let (shown, to) = (folder.display(), target.display());
+            let found = format!("{shown} is a link to {to}, which leads nowhere ({error})");
+            let cure = "mount what it leads to, or make that folder, or remove the link";
+            return Err(Failure::new(Code::StateDir, found).cure(cure));
+        }
+        Ok(())
+    }
+
+    /// Sets files aside that lie where folders of state are to be; for the daemon that has the
+    /// lock.
+    pub(crate) fn set_files_aside(&self) -> Vec<InPlaceOf> {
+        let mut all = self.folders();
         // A link to a folder is one.
         all.retain(|path| fs::symlink_metadata(path).is_ok() && !path.is_dir());
         let aside = |folder: PathBuf| InPlaceOf {

@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use strake_format::{ArrayName, ArrayUuid};
 
-use crate::api::{ArrayJson, ScanDeviceJson, ScanJson, ScanOverwrittenJson};
+use crate::api::{ArrayJson, ScanDeviceJson, ScanJson, ScanOverwrittenJson, ScanUnreadJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::files::{self, read_file};
 use crate::daemon::state;
 use crate::daemon::state::Dir;
-use crate::drives::aside::advice;
+use crate::drives::aside::advice::{self, Lies};
 use crate::drives::destroy::Destroyed;
 use crate::drives::find::FoundArray;
 use crate::drives::make::Taken;
@@ -36,8 +36,8 @@ impl Dir {
         self.lasting("destroyed").join(format!("{array}.json"))
     }
 
-    /// Remembers that an array was destroyed, also when the power goes.
-    fn destroyed(&self, array: ArrayUuid, name: &ArrayName) {
+    /// Remembers that an array was destroyed, also when the power goes; a note where that fails.
+    fn destroyed(&self, array: ArrayUuid, name: &ArrayName) -> Option<String> {
         let date = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
         let record = DestroyedRecord {
             name: name.to_string(),
@@ -48,19 +48,24 @@ impl Dir {
         let kept = made.and_then(|()| {
             state::replace(&file, &record).map_err(|error| Failure::io(file.display(), &error))
         });
-        if let Err(failure) = kept {
-            tracing::warn!(%failure, "it is not remembered that {name} was destroyed");
-        }
+        let failure = kept.err()?;
+        tracing::warn!(%failure, "it is not remembered that {name} was destroyed");
+        Some(format!(
+            "not remembered that {name} was destroyed: {}; a member that was away may bring it back",
+            failure.found
+        ))
     }
 
     /// Remembers what became of an array that was destroyed, wholly or in part. Files that still
     /// carry a superblock of it stay known: what is left is found, and wiped, by the next try.
-    pub(crate) fn was_destroyed(&self, found: &FoundArray, destroyed: &Destroyed) {
+    /// Notes of what is not remembered.
+    pub(crate) fn was_destroyed(&self, found: &FoundArray, destroyed: &Destroyed) -> Vec<String> {
         self.forget(found.uuid);
-        self.destroyed(found.uuid, found.name());
+        let note = self.destroyed(found.uuid, found.name());
         if let Err(error) = self.forget_files(&destroyed.wiped) {
             tracing::warn!(%error, "the members' paths are still remembered");
         }
+        note.into_iter().collect()
     }
 
     /// When an array was destroyed here, if it was.
@@ -129,11 +134,11 @@ impl Dir {
                 continue;
             };
             array.destroyed = self.date_destroyed(uuid);
-            array.overwritten = self.overwritten(uuid, &array.devices, &is_meant);
+            (array.overwritten, array.unread) = self.lost(uuid, &array.devices, &is_meant);
         }
         for (name, uuid) in missing {
-            let overwritten = self.overwritten(uuid, &[], &is_meant);
-            if overwritten.is_empty() {
+            let (overwritten, unread) = self.lost(uuid, &[], &is_meant);
+            if overwritten.is_empty() && unread.is_empty() {
                 continue;
             }
             all.push(ScanJson {
@@ -151,18 +156,20 @@ impl Dir {
                 moving: None,
                 devices: Vec::new(),
                 overwritten,
+                unread,
             });
         }
         all
     }
 
-    /// Devices at the paths of members that are not among these.
-    fn overwritten(
+    /// Devices of members that are not among these, as far as they are there: those that carry
+    /// something else, and those that cannot be read.
+    fn lost(
         &self,
         array: ArrayUuid,
         found: &[ScanDeviceJson],
         is_meant: impl Fn(&Path) -> bool,
-    ) -> Vec<ScanOverwrittenJson> {
+    ) -> (Vec<ScanOverwrittenJson>, Vec<ScanUnreadJson>) {
         let seats = self.seats(array);
         let has = |slot: &u8| found.iter().any(|device| device.slot == Some(*slot));
         let is_found = |path: &Path| {
@@ -172,19 +179,31 @@ impl Dir {
         };
         let absent = seats.slots().filter(|slot| !has(slot));
         let absent: Vec<(u8, PathBuf)> = absent
-            .filter_map(|slot| Some((slot, seats.device_of(slot)?.to_owned())))
+            .filter_map(|slot| Some((slot, seats.seat(slot)?)))
+            // What lies on another drive says nothing of the one that was there.
+            .filter(|(_, seat)| !seat.is_another())
+            .map(|(slot, seat)| (slot, seat.device.clone()))
             .filter(|(_, path)| is_meant(path) && !is_found(path))
             .collect();
         let paths: Vec<PathBuf> = absent.iter().map(|(_, path)| path.clone()).collect();
         let lies = advice::lie_at(&paths);
-        let overwritten = absent.into_iter().filter_map(|(slot, path)| {
-            let (_, holds) = lies.iter().find(|(at, _)| *at == path)?;
-            Some(ScanOverwrittenJson {
-                slot,
-                holds: holds.clone(),
-                device: path.display().to_string(),
-            })
-        });
-        overwritten.collect()
+        let (mut overwritten, mut unread) = (Vec::new(), Vec::new());
+        for (slot, path) in absent {
+            let device = path.display().to_string();
+            match lies.iter().find(|(at, _)| *at == path) {
+                Some((_, Lies::Holds(holds))) => overwritten.push(ScanOverwrittenJson {
+                    slot,
+                    holds: holds.clone(),
+                    device,
+                }),
+                Some((_, Lies::Unread(problem))) => unread.push(ScanUnreadJson {
+                    slot,
+                    problem: problem.clone(),
+                    device,
+                }),
+                None => {}
+            }
+        }
+        (overwritten, unread)
     }
 }

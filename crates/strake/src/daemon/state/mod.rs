@@ -16,16 +16,15 @@ pub(crate) mod wear;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, OFlags};
 use serde::{Deserialize, Serialize};
 use strake_format::{ArrayName, ArrayUuid};
 
 use crate::common::errors::{Code, Failure};
 use crate::common::files::{self, UNNAMED, read_file, replace_bytes};
+use crate::common::partly;
 use crate::common::{all_quoted, quoted};
 use crate::config;
 use crate::daemon::array::seats::Seats;
@@ -35,8 +34,6 @@ use crate::settings::placement::PlacementRecord;
 
 /// A file with such a name is written no more after so long.
 const LEFT_AFTER: Duration = Duration::from_secs(600);
-/// A turn to change a file is waited for so long.
-const TURN_PATIENCE: Duration = Duration::from_secs(10);
 /// A daemon that is just dying lets go of its folder within so long.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -182,13 +179,27 @@ impl Dir {
         })
     }
 
+    /// Refuses folders that do not answer at all, as those of a server that is gone: what looks at
+    /// them waits for good. To be asked before anything else touches them.
+    pub(crate) fn answers(&self) -> Result<(), Failure> {
+        let mut folders = vec![&self.here, &self.lasting];
+        folders.dedup();
+        if answering::can_be_looked_at(&folders) {
+            return Ok(());
+        }
+        let folders: Vec<PathBuf> = folders.into_iter().cloned().collect();
+        let shown = partly::all(&folders);
+        let found = format!("the file system of {shown} cannot be looked at: no answer");
+        Err(Failure::new(Code::StateDirSilent, found))
+    }
+
     /// Refuses folders on a file system that takes no change: what is begun there does not end, and
     /// neither does the process that began it.
     pub(crate) fn takes_changes(&self) -> Result<(), Failure> {
         let mut folders = vec![&self.here, &self.lasting];
         folders.dedup();
         for folder in folders {
-            if !answering::takes_changes(files::there(folder)) {
+            if !answering::takes_changes(folder) {
                 let shown = folder.display();
                 let found = format!("the file system of {shown} takes no change: no answer");
                 return Err(Failure::new(Code::StateDirSilent, found));
@@ -243,20 +254,30 @@ impl Dir {
         Ok(())
     }
 
-    /// Makes the folder and those in it.
-    pub(crate) fn make(&self) -> Result<(), Failure> {
-        let make = |dir: PathBuf| self.make_folder(&dir);
-        let here = [Path::new(""), Path::new("arrays"), Path::new("nbd")];
+    fn make_here(&self, folder: &Path) -> Result<(), Failure> {
+        self.make_folder(folder)
+            .map_err(|failure| match failure.code {
+                Code::StateDir => failure,
+                _ => failure.cure("set STRAKE_DIR to a folder of your own"),
+            })
+    }
+
+    /// Makes the folder that the lock is in.
+    pub(crate) fn make_own(&self) -> Result<(), Failure> {
         if self.here.exists() {
             self.check_owner(&self.here)?;
         }
-        for dir in here.map(|dir| self.here.join(dir)) {
-            make(dir).map_err(|failure| match failure.code {
-                Code::StateDir => failure,
-                _ => failure.cure("set STRAKE_DIR to a folder of your own"),
-            })?;
+        self.make_here(&self.here)?;
+        self.check_owner(&self.here)
+    }
+
+    /// Makes the folder and those in it.
+    pub(crate) fn make(&self) -> Result<(), Failure> {
+        let make = |dir: PathBuf| self.make_folder(&dir);
+        self.make_own()?;
+        for dir in ["arrays", "nbd"] {
+            self.make_here(&self.here.join(dir))?;
         }
-        self.check_owner(&self.here)?;
         if self.lasting.exists() {
             self.check_owner(&self.lasting)?;
         }
@@ -314,16 +335,8 @@ impl Dir {
     /// Takes the lock of the folder.
     pub(crate) fn lock(&self) -> Result<DirLock, Failure> {
         let path = self.lock_file();
-        // A FIFO would be waited for.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .custom_flags(flags.bits() as i32)
-            .open(&path)
-            .map_err(|e| Failure::io(path.display(), &e))?;
-        if !locked_within(&file, LOCK_PATIENCE) {
+        let file = files::lockable(&path).map_err(|e| Failure::io(path.display(), &e))?;
+        if !files::locked_within(&file, LOCK_PATIENCE) {
             let found = format!("another daemon serves {}", self.here.display());
             return Err(Failure::new(Code::DaemonRunning, found));
         }
@@ -338,31 +351,33 @@ impl Dir {
     }
     /// Remembers paths.
     pub(crate) fn remember_files(&self, paths: &[PathBuf]) -> io::Result<()> {
-        let new = |known: &[PathBuf]| {
-            let unknown = |path: &&PathBuf| !known.contains(path);
-            paths.iter().filter(unknown).cloned().collect::<Vec<_>>()
-        };
-        if new(&self.known_files()).is_empty() {
+        let known = self.known_files();
+        if paths.iter().all(|path| known.contains(path)) {
             return Ok(());
         }
-        self.change_known(|known| known.extend(new(known)))
+        let paths = paths.to_vec();
+        self.change_known(files::TURN_PATIENCE, move |known| {
+            for path in paths {
+                if !known.contains(&path) {
+                    known.push(path);
+                }
+            }
+        })
     }
     /// Changes the paths that are known. Commands without a daemon run beside each other, and
     /// beside a daemon: one at a time reads what the other has written.
-    fn change_known(&self, change: impl FnOnce(&mut Vec<PathBuf>)) -> io::Result<()> {
-        let turn = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
-            .open(self.here.join("known-files.lock"))?;
-        // A process that was stopped in its turn holds up no other for good.
-        if !locked_within(&turn, TURN_PATIENCE) {
-            tracing::warn!("another process holds known-files.lock: it is not waited for");
-        }
-        let mut known = self.known_files();
-        change(&mut known);
-        self.replace(Path::new("known-files.json"), &known)
+    fn change_known(
+        &self,
+        patience: Duration,
+        change: impl FnOnce(&mut Vec<PathBuf>) + Send + 'static,
+    ) -> io::Result<()> {
+        let file = self.here.join("known-files.json");
+        let turn = self.here.join("known-files.lock");
+        files::change_in_turn(&file, &turn, patience, |text| {
+            let mut known = serde_json::from_slice(&text).unwrap_or_default();
+            change(&mut known);
+            Ok(serde_json::to_vec(&known)?)
+        })
     }
     /// Remembers the members of an array that was made; a note where that fails, and files are
     /// among them, which are not looked for.
@@ -387,7 +402,14 @@ impl Dir {
     }
     /// Forgets paths.
     pub(crate) fn forget_files(&self, paths: &[PathBuf]) -> io::Result<()> {
-        self.change_known(|known| known.retain(|path| !paths.contains(path)))
+        let known = self.known_files();
+        if !paths.iter().any(|path| known.contains(path)) {
+            return Ok(());
+        }
+        let paths = paths.to_vec();
+        self.change_known(files::TURN_PATIENCE, move |known| {
+            known.retain(|path| !paths.contains(path));
+        })
     }
 
     fn record_name(uuid: ArrayUuid) -> PathBuf {
@@ -530,18 +552,6 @@ impl Dir {
     }
 }
 
-/// Takes a lock, unless another process holds it for so long.
-fn locked_within(file: &File, patience: Duration) -> bool {
-    let give_up = Instant::now() + patience;
-    loop {
-        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return true,
-            Err(_) if Instant::now() < give_up => std::thread::sleep(Duration::from_millis(20)),
-            Err(_) => return false,
-        }
-    }
-}
-
 /// Puts a value in place of another, whole or not at all.
 pub(super) fn replace<T: Serialize>(target: &Path, value: &T) -> io::Result<()> {
     replace_bytes(target, &serde_json::to_vec(value)?)
@@ -605,6 +615,28 @@ mod tests {
         let mut known = dir.known_files();
         known.sort_by_key(|path| path.to_str().and_then(|p| p[1..].parse::<u32>().ok()));
         assert_eq!(known, paths);
+    }
+
+    /// It went on without its turn, and what the other process wrote last was lost.
+    #[test]
+    fn paths_are_not_remembered_beside_a_process_that_has_the_turn_and_it_is_named() {
+        let temporary = tempfile::tempdir().expect("temporary folder");
+        let dir = Dir::at(temporary.path());
+        dir.make().expect("folders");
+        dir.remember_files(&[PathBuf::from("/a")]).expect("write");
+        let turn = files::lockable(&temporary.path().join("known-files.lock")).expect("there");
+        assert!(files::locked_within(&turn, Duration::ZERO));
+        let refused = dir.change_known(Duration::ZERO, Vec::clear);
+        let why = refused.expect_err("it has no turn").to_string();
+        let pid = format!("process {} ", std::process::id());
+        assert!(
+            why.starts_with(&pid) && why.contains("known-files.json"),
+            "{why}"
+        );
+        assert_eq!(dir.known_files(), [PathBuf::from("/a")]);
+        drop(turn);
+        dir.change_known(Duration::ZERO, Vec::clear).expect("free");
+        assert_eq!(dir.known_files(), Vec::<PathBuf>::new());
     }
 
     #[test]

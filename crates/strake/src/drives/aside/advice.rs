@@ -12,7 +12,7 @@ use crate::common::quoted;
 use crate::drives::aside::cut_off;
 use crate::drives::find::{Aside, FoundArray, FoundMember, is_foreign, look};
 use crate::drives::machine::answering;
-use crate::drives::machine::looks::Looks;
+use crate::drives::machine::looks::{Answers, Looks};
 use crate::drives::machine::sysfs;
 use crate::drives::safety;
 
@@ -31,7 +31,7 @@ impl FoundArray {
         let others = named
             .iter()
             .filter(|path| !path.is_dir() && !is_member(path));
-        others.map(|path| what_lies_on(path)).collect()
+        others.map(|path| what_lies_on(path).text()).collect()
     }
 
     /// How data comes back that is whole under a table of partitions, or on devices that lost
@@ -101,33 +101,65 @@ impl FoundArray {
     }
 }
 
+/// What is at the path of a member that was not found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lies {
+    /// A device that holds this, and no such member.
+    Holds(String),
+    /// A device that could not be read, or does not answer: it may carry the member.
+    Unread(String),
+}
+
+impl Lies {
+    fn text(self) -> String {
+        match self {
+            Lies::Holds(text) | Lies::Unread(text) => text,
+        }
+    }
+}
+
 /// What a device holds that is no member of an array that it was named for.
-fn what_lies_on(path: &Path) -> String {
+fn what_lies_on(path: &Path) -> Lies {
     let shown = path.display();
     match look(path) {
-        Ok(Some(image)) => format!("{shown} is a member of {}", image.superblock.name),
-        Ok(None) => match safety::nothing_foreign(path) {
+        Ok(Some(image)) => Lies::Holds(format!("{shown} is a member of {}", image.superblock.name)),
+        Ok(None) => Lies::Holds(match safety::nothing_foreign(path) {
             Err(failure) if is_foreign(&failure) => failure.found,
             _ => format!("{shown} holds no superblock"),
+        }),
+        Err(failure) => match failure.code {
+            Code::Damaged | Code::DeviceKind => Lies::Holds(failure.found),
+            _ => Lies::Unread(failure.found),
         },
-        Err(failure) => failure.found,
     }
 }
 
 /// What a device holds at the path of a member that was not found; `None` where nothing is there,
 /// or where it does not answer.
 pub(crate) fn lies_at(path: &Path) -> Option<String> {
-    let lies = lie_at(&[path.to_owned()]).into_iter().next();
-    lies.map(|(_, lies)| lies)
+    let lies = looked_at(&[path.to_owned()]).found.into_iter().next();
+    lies.map(|(_, lies)| lies.text())
 }
 
-/// The same of some paths, which are looked at side by side. One that does not answer has one
+/// The same of some paths, which are looked at side by side, and those that do not answer.
+pub(crate) fn lie_at(paths: &[PathBuf]) -> Vec<(PathBuf, Lies)> {
+    let looked = looked_at(paths);
+    let silent = looked.silent.into_iter().map(|path| {
+        let text = format!("{}: no answer", path.display());
+        (path, Lies::Unread(text))
+    });
+    looked.found.into_iter().chain(silent).collect()
+}
+
+/// One that does not answer has one
 /// thread that waits for it, however often this is asked; a command without a daemon cannot end
 /// then, so it asks which of them answer before ([`answering::of`]).
-pub(crate) fn lie_at(paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
+fn looked_at(paths: &[PathBuf]) -> Answers<(PathBuf, Lies)> {
     static LOOKS: LazyLock<Looks> = LazyLock::new(Looks::default);
-    let mut there = paths.to_vec();
-    there.retain(|path| path.exists() && !answering::is_silent(path));
-    let looked = LOOKS.each(&there, |path| (path.to_owned(), what_lies_on(path)));
-    looked.found
+    let there = paths.iter().filter(|path| path.exists()).cloned();
+    let (silent, there): (Vec<PathBuf>, Vec<PathBuf>) =
+        there.partition(|path| answering::is_silent(path));
+    let mut looked = LOOKS.each(&there, |path| (path.to_owned(), what_lies_on(path)));
+    looked.silent.extend(silent);
+    looked
 }

@@ -1,8 +1,9 @@
 //! Which devices answer: for a command, which has to end although one of them never does.
 //!
 //! Protocol: a process of this same program (`strake answering`) gets paths on its standard input,
-//! a NUL behind each, and looks at them, each on a thread of its own ([`Looks`]); in a folder it
-//! makes a file without a name, and says nothing before that is done. It writes those
+//! a NUL behind each, and looks at them, each on a thread of its own ([`Looks`]). Of folders
+//! (`--folders`) it lists what is in them, or makes a file without a name there, and says nothing
+//! before that is done. It writes those
 //! that do not answer, a NUL behind each, and then one more NUL. The command reads no further, and
 //! reads only devices that answer.
 //!
@@ -17,6 +18,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -27,6 +29,7 @@ use std::time::Duration;
 
 use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
+use crate::common::files::{self, FolderQuestion};
 use crate::common::partly;
 use crate::drives::machine::looks::{Answers, Looks};
 use crate::drives::machine::sysfs;
@@ -57,7 +60,7 @@ pub(crate) fn of(paths: &[PathBuf]) -> Answers<PathBuf> {
     }
     if !new.is_empty() {
         let list: Vec<&PathBuf> = new.values().collect();
-        let silent = match ask(&list) {
+        let silent = match ask(&[], &list) {
             Ok(silent) => silent,
             Err(error) => {
                 tracing::warn!(%error, "it is not known which devices answer");
@@ -100,17 +103,28 @@ pub(crate) fn refused(silent: &[PathBuf]) -> Failure {
 
 /// Whether the file system of a folder takes changes. To ask, a file without a name is made there.
 pub(crate) fn takes_changes(folder: &Path) -> bool {
-    match ask(&[&folder.to_owned()]) {
+    folders_answer(&["--folders", "change"], &[&folder.to_owned()])
+}
+
+/// Whether folders, or what is above those that are not there, can be looked at. This process does
+/// not touch them.
+pub(crate) fn can_be_looked_at(folders: &[&PathBuf]) -> bool {
+    folders_answer(&["--folders", "look"], folders)
+}
+
+fn folders_answer(question: &[&str], folders: &[&PathBuf]) -> bool {
+    match ask(question, folders) {
         Ok(silent) => silent.is_empty(),
+        // It is found out by what is done there.
         Err(error) => {
-            tracing::warn!(%error, "it is not known whether {} answers", folder.display());
+            tracing::debug!(%error, "it is not known whether {folders:?} answer");
             true
         }
     }
 }
 
 /// Asks another process. One that says nothing in time leaves all of them silent.
-fn ask(paths: &[&PathBuf]) -> io::Result<Vec<PathBuf>> {
+fn ask(question: &[&str], paths: &[&PathBuf]) -> io::Result<Vec<PathBuf>> {
     let (hand_over, handed) = channel::<Child>();
     let (sender, receiver) = channel();
     let mut list = Vec::new();
@@ -133,6 +147,7 @@ fn ask(paths: &[&PathBuf]) -> io::Result<Vec<PathBuf>> {
     })?;
     let child = Command::new("/proc/self/exe")
         .arg(COMMAND)
+        .args(question)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         // It may stay for long: it keeps neither a reader of the user nor a file system waiting.
@@ -165,23 +180,35 @@ fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
-/// What the other process does.
-pub(crate) fn answer(look: impl Fn(&Path) + Clone + Send + 'static) -> io::Result<()> {
+fn asked() -> io::Result<Vec<PathBuf>> {
     let mut list = Vec::new();
     io::stdin().lock().read_to_end(&mut list)?;
-    let paths = list
-        .split(|byte| *byte == 0)
-        .filter(|path| !path.is_empty());
-    let (folders, paths): (Vec<PathBuf>, Vec<PathBuf>) =
-        paths.map(path_of).partition(|path| path.is_dir());
-    for folder in folders {
-        // One that refuses answers; of one that hangs nothing is ever said.
-        let _ = tempfile::tempfile_in(folder);
-    }
-    let answers = Looks::default().each(&paths, look);
+    let paths = list.split(|byte| *byte == 0);
+    let paths = paths.filter(|path| !path.is_empty());
+    Ok(paths.map(path_of).collect())
+}
+
+/// What the other process does with devices.
+pub(crate) fn answer(look: impl Fn(&Path) + Clone + Send + 'static) -> io::Result<()> {
+    let answers = Looks::default().each(&asked()?, look);
     // Nothing is said of devices that were not asked: the command looks at them itself.
     answers.no_thread.map_or(Ok(()), Err)?;
-    let silent = answers.silent;
+    say(&answers.silent)
+}
+
+/// What it does with folders. One that refuses answers; of one that hangs nothing is ever said.
+pub(crate) fn answer_of_folders(question: FolderQuestion) -> io::Result<()> {
+    for folder in asked()? {
+        let folder = files::there(&folder);
+        match question {
+            FolderQuestion::Look => drop(fs::read_dir(folder).map(|mut all| drop(all.next()))),
+            FolderQuestion::Change => drop(tempfile::tempfile_in(folder)),
+        }
+    }
+    say(&[])
+}
+
+fn say(silent: &[PathBuf]) -> io::Result<()> {
     let mut said = Vec::new();
     for path in silent {
         said.extend(path.as_os_str().as_bytes());

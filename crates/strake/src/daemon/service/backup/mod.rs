@@ -253,11 +253,16 @@ impl Service {
             ..
         } = *asked;
         let names = vec![entry.name.clone(), entry.uuid.clone()];
-        let _change = self.changes.begin(names)?;
         let mut paths = self.paths();
         paths.extend(find::expand(&request.devices));
         paths.extend(request.slots.iter().map(|told| absolute(&told.device)));
+        // Before the change: a device that hangs would hold up others of the array. Of one that
+        // was asked and does not answer, no look below waits.
+        find::ask(&self.looks, &paths);
         find::answering(&self.looks, &find::expand(&request.devices))?;
+        let _change = self
+            .changes
+            .begin("strake config restore", names, request.dry_run)?;
         let found = find::group(find::members_within(&self.looks, &paths));
         let begun = self.dir.begun(array, &found);
         if let Some(begun) = begun.as_ref().filter(|begun| self.is_made(begun)) {

@@ -75,10 +75,14 @@ impl Service {
             return Err(Failure::new(Code::NameInvalid, found));
         }
         let keys = vec![pool_key(&entry.name), pool_key(&entry.uuid)];
-        let _change = self.changes.begin(keys)?;
         let mut paths = self.paths();
         paths.extend(find::expand(&request.devices));
         paths.extend(entry.devices.iter().map(|told| told.device.clone()));
+        // As for an array: before the change.
+        find::ask(&self.looks, &paths);
+        let _change = self
+            .changes
+            .begin("strake config restore", keys, request.dry_run)?;
         let found = pool::find_within(&self.looks, &paths).pools;
         if let Some(pool) = found.iter().find(|pool| pool.uuid == id) {
             let there: Vec<PathBuf> = pool.devices.iter().map(|d| d.path.clone()).collect();

@@ -300,6 +300,20 @@ impl Service {
         })
     }
 
+    /// The same where a user named the devices, and all of these were read: what others may carry
+    /// is not asked for.
+    pub(crate) fn pick_named(
+        &self,
+        found: Vec<FoundArray>,
+        name: &str,
+        devices: &[PathBuf],
+    ) -> Result<FoundArray, Failure> {
+        match devices {
+            [] => self.pick(found, name),
+            devices => find::pick_of(found, name, devices),
+        }
+    }
+
     /// Notes that no member of an array is found, while devices are unread.
     pub(crate) fn note_unread(&self, array: &Missing) {
         self.events.note(Happened {
@@ -369,7 +383,7 @@ impl Service {
 
     /// Forgets an array of which no member is found.
     pub(crate) fn forget(&self, name: &str, asked: &DryRequest) -> Result<OutcomeJson, Failure> {
-        let _change = self.change(name)?;
+        let _change = self.change("strake forget", name, asked.dry_run)?;
         let found = self.scan(&[]);
         let serves = |uuid| self.is_running(uuid);
         let unread = self.unread();
