@@ -1,5 +1,4 @@
-# What machines do to a daemon while nobody looks: it stands still, the machine sleeps, the clock is corrected, memory
-# runs out.
+# What machines do to a daemon while nobody looks: it stands still, the machine sleeps, the clock is corrected.
 # Arguments: the shared folder, then scenarios.
 
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -84,35 +83,6 @@ scenario_clock() {
     sleep 30
     [ $(($(scrubs) - before)) -le 1 ] || fail "a clock that goes back makes it scrub again and again"
     date --set "@$((now + 75))"
-}
-
-available_mib() { awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo; }
-
-# Memory is short, what is swapped out lies on the array, and the daemon's log on a file system in memory. A drive is
-# lost meanwhile.
-scenario_swap() {
-    local mib n
-    mkdir -p "$RUN/full" "$RUN/swapped"
-    daemon_start
-    create data 5 -- 0 1 2
-    mkswap "$(device data)" >&2
-    # Also when this fails: nobody can stop an array that holds what is swapped out.
-    trap 'umount "$RUN/full" "$RUN/swapped"; swapoff --all' EXIT
-    swapon "$(device data)"
-    mount -t tmpfs -o noswap,size=100% none "$RUN/full"
-    mib=$(($(available_mib) - 300))
-    [ $mib -le 0 ] || dd if=/dev/zero of="$RUN/full/fill" bs=1M count="$mib" status=none
-    mount -t tmpfs -o size=100% none "$RUN/swapped"
-    for n in $(seq 10); do
-        [ "$n" != 6 ] || host unplug 1
-        head -c 64M /dev/urandom >"$RUN/swapped/$n"
-        (cd "$RUN/swapped" && md5sum "$n") >>"$RUN/sums"
-    done
-    mib=$(($(awk '$1 ~ /^\/dev/ { print $4 }' /proc/swaps) / 1024))
-    say "swapped out: $mib MiB, available: $(available_mib) MiB"
-    [ $mib -ge 200 ] || fail "only $mib MiB were swapped out"
-    wait_state data degraded 60
-    (cd "$RUN/swapped" && md5sum --quiet --check "$RUN/sums") || fail "what was swapped out came back otherwise"
 }
 
 keeps_drives() { false; }

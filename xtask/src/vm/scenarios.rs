@@ -300,7 +300,7 @@ pub(crate) const BOOTS: [Boot; 17] = [
         drives: 5,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 320,
+        usual_s: 280,
         limit_s: 1800,
         ublk_mode: Some(USER_COPY),
         scenarios: &[
@@ -314,10 +314,6 @@ pub(crate) const BOOTS: [Boot; 17] = [
             scenario(
                 "clock",
                 "the clock is corrected by 40 days, and goes back: no scrub is repeated",
-            ),
-            scenario(
-                "swap",
-                "memory is swapped out to an array that loses a drive; its log lies in memory",
             ),
         ],
     },
