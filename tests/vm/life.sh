@@ -368,7 +368,7 @@ scenario_power_cut() {
     cp "$RUN/known" "$SHARE/../known"
     sync
     load_start "$MNT/load" 64m
-    strake reset data
+    strake set data rebuild_priority=42
     sleep 1
     host powercut
     sleep 60
@@ -377,7 +377,7 @@ scenario_power_cut() {
 
 scenario_after_cut() {
     mount "$(drive 5)" "$STRAKE_DIR"
-    strake events --json 2>/dev/null | tail -n 1 | grep -q '"counters_reset"' || fail "the last event before the cut is not there"
+    strake events --json 2>/dev/null | tail -n 1 | grep -q 'rebuild_priority=42' || fail "the last event before the cut is not there"
     daemon_start
     wait_settled data 120
     cp "$SHARE/../known" "$RUN/known"
