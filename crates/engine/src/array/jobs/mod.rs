@@ -109,8 +109,9 @@ struct Resync {
     undecided: BTreeSet<RegionNo>,
     /// It was told that it does not go on with these.
     halted: bool,
-    /// In which all members were in place when the region at work was begun.
-    epoch: Option<Epoch>,
+    /// In which the region at work was begun, and whether all members were in place then.
+    epoch: Epoch,
+    whole: bool,
     /// Stripes of the region at work that do not agree, and are left so.
     amiss: u64,
     unreadable: u64,
@@ -366,6 +367,7 @@ impl Array {
         running.outcome.inconsistent += outcome.inconsistent;
         running.outcome.located += outcome.located;
         running.outcome.unreadable += outcome.unreadable;
+        running.outcome.partial += outcome.partial;
         running.outcome.skipped += outcome.skipped;
         let over = |running: &mut Running| running.waits == 0;
         if canary::hit(Canary::StepsOutOfOrder) {
@@ -435,11 +437,12 @@ impl Array {
             return false;
         }
         let rows = self.geometry.region_rows(region);
-        let epoch = self.in_place().then_some(self.sb.epoch);
+        let (epoch, whole) = (self.sb.epoch, self.in_place());
         let job = self.jobs.resync.as_mut().expect("made above");
         if !rows.contains(&job.at.0) {
             job.at = Row(rows.start);
-            (job.epoch, job.amiss, job.unreadable) = (epoch, 0, 0);
+            (job.epoch, job.whole) = (epoch, whole);
+            (job.amiss, job.unreadable) = (0, 0);
             let (_, left) = job.passes.remove(&region).unwrap_or_default();
             job.progress.inconsistent -= left;
         }
@@ -499,16 +502,18 @@ impl Array {
             }
             false => job.mended += done.outcome.inconsistent,
         }
-        job.unreadable += done.outcome.unreadable;
+        // Neither is done where a strip of a member is left out: that member is still counted on.
+        job.unreadable += done.outcome.unreadable + done.outcome.partial;
         job.at = done.end;
         if done.end.0 < region_end {
             return;
         }
         // The next region starts from its first row.
         job.at = Row(u64::MAX);
-        let stayed = job.epoch == Some(epoch);
-        if compared && whole && !stayed {
-            // Members have come meanwhile: it is gone through once more.
+        let moved = job.epoch != epoch;
+        let came = compared && whole && (moved || !job.whole);
+        if came || (moved && job.unreadable > 0) {
+            // Members have come or gone meanwhile: it is gone through once more.
             return;
         }
         // Of a strip that was not there it is unknown whether it agrees.
@@ -569,10 +574,11 @@ impl Array {
         self.map.phase(region).untrusted() && !self.jobs.resync.as_ref().is_some_and(done)
     }
 
-    /// Undecided regions in which the resync went no further are compared again.
+    /// The resync goes once more through regions in which it went no further: those that stay
+    /// undecided are compared, and of those that could not be read more may answer by now.
     pub(crate) fn compare_again(&mut self) {
         if let Some(job) = &mut self.jobs.resync {
-            job.stuck.retain(|region| !job.undecided.contains(region));
+            job.stuck.clear();
             job.halted = false;
         }
     }

@@ -323,7 +323,9 @@ impl Array {
     }
 }
 
-/// Nothing was amiss in the stripes of a step, and none was passed over.
+/// Nothing was amiss in the stripes of a step, each was compared as a whole, and none was passed
+/// over.
 fn agrees(outcome: &StepOutcome) -> bool {
-    outcome.inconsistent + outcome.unreadable + outcome.skipped == 0
+    let left_out = outcome.partial + outcome.unreadable + outcome.skipped;
+    outcome.inconsistent + left_out == 0
 }
