@@ -236,6 +236,71 @@ fn nothing_is_accepted_while_a_member_is_doubted() {
     assert_eq!(refused, Err(CommandError::NothingUndecided));
 }
 
+/// One event after the other while members are doubted: no region is decided by it.
+fn decides_nothing(array: &mut Scenario, events: u64) {
+    let undecided = |array: &mut Scenario| array.status().undecided.len();
+    let mut before = undecided(array);
+    for _ in 0..events {
+        let doubted = told(array, "MemberDoubted") > 0;
+        let now = undecided(array);
+        assert!(!doubted || now == before, "decided while doubted");
+        before = now;
+        array.steps(1);
+    }
+}
+
+/// So often the array has told of this.
+fn told(array: &Scenario, event: &str) -> usize {
+    array.world.notes(|line| line.contains(event))
+}
+
+/// The first copies of three members are gone, and the array is about to look.
+fn begin_to_doubt(array: &mut Scenario) -> Vec<(usize, Vec<u8>)> {
+    let drives: Vec<usize> = (0..3).map(|slot| array.drive(slot)).collect();
+    let first = |&drive: &usize| (drive, copies(array, drive)[0].clone());
+    let were = drives.iter().map(first).collect();
+    for &drive in &drives {
+        array.world.empty_superblocks(drive, &[0]);
+    }
+    array.world.command(Command::LookAtSuperblocks);
+    were
+}
+
+/// Its last step was at work when the doubt arose: the region was decided by that.
+#[test]
+fn no_step_that_was_at_work_when_a_member_became_doubted_decides() {
+    for command in [Command::AcceptData, Command::StartScrub(ScrubMode::Check)] {
+        for steps in 0..60 {
+            let mut array = crate::undecided::undecided(7);
+            array.write_all().rest();
+            array.world.command(command.clone());
+            array.steps(steps);
+            let copies = begin_to_doubt(&mut array);
+            decides_nothing(&mut array, 400);
+            bring_back_all(&mut array, &copies);
+            array.rest().begin_to_scrub().rest();
+            assert!(array.status().undecided.is_empty(), "{steps}");
+        }
+    }
+}
+
+/// The same of the comparison after a restore.
+#[test]
+fn no_comparison_that_was_at_work_when_a_member_became_doubted_decides() {
+    for steps in 0..60 {
+        let mut array = Scenario::new("6", 5).start();
+        array.fill().rest();
+        let known = array.world.superblock().clone();
+        array.stop();
+        array.restore(&known).start().steps(10 * steps);
+        let copies = begin_to_doubt(&mut array);
+        decides_nothing(&mut array, 400);
+        bring_back_all(&mut array, &copies);
+        array.rest();
+        assert!(array.status().undecided.is_empty(), "{steps}");
+    }
+}
+
 /// What it writes anew is computed from the members.
 #[test]
 fn a_scrub_that_repairs_waits_while_a_member_is_doubted() {

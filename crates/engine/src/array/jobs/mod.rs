@@ -9,7 +9,7 @@
 //!   for.
 //! * No job computes anything from a member that is doubted (`metadata::copies`), which may hold
 //!   what no user wrote: a resync, a rebuild, what is accepted and a scrub that repairs wait, and
-//!   say so.
+//!   say so. Nor does one decide by a step that was at work when the doubt arose.
 //!
 //! How much of the members' time a step takes, and the pause after it, is decided by `throttle`.
 
@@ -488,6 +488,7 @@ impl Array {
         let compared = self.map.is_undecided(region);
         let whole = self.in_place();
         let (epoch, witnessed) = (self.sb.epoch, self.sb.witnessed);
+        let doubts = self.computes_nothing();
         let Some(job) = &mut self.jobs.resync else {
             return;
         };
@@ -505,6 +506,11 @@ impl Array {
         // Neither is done where a strip of a member is left out: that member is still counted on.
         job.unreadable += done.outcome.unreadable + done.outcome.partial;
         job.at = done.end;
+        if doubts {
+            // What was read meanwhile may be what no user wrote: the region is gone through again.
+            job.at = Row(u64::MAX);
+            return;
+        }
         if done.end.0 < region_end {
             return;
         }

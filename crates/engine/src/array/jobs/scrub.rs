@@ -162,7 +162,7 @@ impl Array {
     fn note_agreement(&mut self, done: &Running) {
         let region = self.geometry.region(done.first);
         let rows = self.geometry.region_rows(region);
-        let whole = self.in_place();
+        let whole = self.in_place() && !self.computes_nothing();
         let Some(scrub) = self.jobs.scrub.as_mut().filter(|s| s.after < done.step) else {
             return;
         };
