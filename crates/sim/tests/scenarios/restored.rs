@@ -610,3 +610,25 @@ fn a_region_is_not_accepted_while_a_parity_cannot_be_written() {
         }
     }
 }
+
+/// It was told once that it stops; later passes began and ended without a word.
+#[test]
+fn each_pass_of_a_resync_that_stops_says_so() {
+    for (level, members) in [("1", 3), ("10", 4)] {
+        let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+        let slot = array.world.geometry().slot(StripeNo(4), 1).0;
+        array.start().rest();
+        let told = |array: &Scenario, event: &str| {
+            let is = |line: &str| line.contains(event) && line.contains("Resync");
+            array.world.notes(is)
+        };
+        let both = |array: &Scenario| (told(array, "JobStarted"), told(array, "JobStopped"));
+        assert_eq!(both(&array), (1, 1), "{level}");
+        array.lose(slot).write(20).rest();
+        assert_eq!(both(&array), (2, 2), "{level}");
+        let check = Command::StartScrub(ScrubMode::Check);
+        assert_eq!(array.command(check), Ok(()));
+        array.rest();
+        assert_eq!(both(&array), (3, 3), "{level}");
+    }
+}

@@ -107,7 +107,7 @@ struct Resync {
     stuck: BTreeSet<RegionNo>,
     /// Undecided regions that it has gone through, and that stay undecided.
     undecided: BTreeSet<RegionNo>,
-    /// It was told that it does not go on with these.
+    /// It was told that it does not go on with these, and not yet that it goes on after all.
     halted: bool,
     /// In which the region at work was begun, and whether all members were in place then.
     epoch: Epoch,
@@ -214,17 +214,21 @@ impl Array {
         self.table.doubts() && !canary::hit(Canary::DoubtedIsSource)
     }
 
-    /// A job waits while a member is doubted. It says so when it begins to wait, and when it goes
-    /// on.
+    /// A job waits while a member is doubted.
     fn waits_for_doubts(&mut self, kind: JobKind, from_bytes: u64) -> bool {
-        let waits = self.computes_nothing();
-        if waits && self.jobs.waiting.insert(kind) {
+        self.held_by_doubts(self.computes_nothing(), kind, from_bytes)
+    }
+
+    /// A job waits if it is `held` because a member is doubted. It says so when it begins to wait,
+    /// and when it goes on.
+    fn held_by_doubts(&mut self, held: bool, kind: JobKind, from_bytes: u64) -> bool {
+        if held && self.jobs.waiting.insert(kind) {
             let cause = StopCause::Doubted;
             self.out.event(EventKind::JobStopped { kind, cause });
-        } else if !waits && self.jobs.waiting.contains(&kind) {
+        } else if !held && self.jobs.waiting.contains(&kind) {
             self.begins(kind, from_bytes);
         }
-        waits
+        held
     }
 
     /// A job begins, or goes on.
@@ -409,13 +413,18 @@ impl Array {
 
     // ---- resync ------------------------------------------------------------------------------
 
+    /// The regions that wait for the resync, and the first of them that it can go through.
+    fn resync_due(&self) -> (Vec<RegionNo>, Option<RegionNo>) {
+        let due = self.regions_in(Phase::NeedSync);
+        let job = self.jobs.resync.as_ref();
+        let stuck = |r: &RegionNo| job.is_some_and(|job| job.stuck.contains(r));
+        let next = due.iter().copied().find(|r| !stuck(r));
+        (due, next)
+    }
+
     /// True if a resync step was started.
     fn drive_resync(&mut self) -> bool {
-        let stuck = |job: &Option<Resync>, r: &RegionNo| {
-            job.as_ref().is_some_and(|job| job.stuck.contains(r))
-        };
-        let due: Vec<RegionNo> = self.regions_in(Phase::NeedSync);
-        let next = due.iter().copied().find(|r| !stuck(&self.jobs.resync, r));
+        let (due, next) = self.resync_due();
         let Some(region) = next else {
             self.resync_rests();
             return false;
@@ -433,6 +442,10 @@ impl Array {
             self.begins(JobKind::Resync, 0);
         }
         let done = self.jobs.resync.as_ref().map_or(0, Resync::done);
+        let halted = |job: &mut Resync| std::mem::take(&mut job.halted);
+        if self.jobs.resync.as_mut().is_some_and(halted) {
+            self.begins(JobKind::Resync, done);
+        }
         if self.waits_for_doubts(JobKind::Resync, done) {
             return false;
         }
@@ -585,7 +598,6 @@ impl Array {
     pub(crate) fn compare_again(&mut self) {
         if let Some(job) = &mut self.jobs.resync {
             job.stuck.clear();
-            job.halted = false;
         }
     }
 
@@ -622,6 +634,7 @@ impl Array {
     /// True if there is a rebuild at work (even if it waits).
     fn drive_rebuild(&mut self) -> bool {
         let Some(mut row) = self.rebuild_row() else {
+            self.jobs.waiting.remove(&JobKind::Rebuild);
             if self.jobs.rebuild.take().is_some() {
                 let cause = StopCause::Membership;
                 self.out.event(EventKind::JobStopped {
@@ -631,14 +644,11 @@ impl Array {
             }
             return false;
         };
-        if self.computes_nothing() && self.jobs.rebuild.take().is_some() {
-            let cause = StopCause::Doubted;
-            self.out.event(EventKind::JobStopped {
-                kind: JobKind::Rebuild,
-                cause,
-            });
-        }
         if self.rebuild_waits() {
+            let free = !(self.jobs.paused || self.jobs.blocked);
+            if free && self.waits_for_doubts(JobKind::Rebuild, 0) {
+                self.jobs.rebuild = None;
+            }
             return false;
         }
         // A member that joined begins at its own first row.
@@ -647,10 +657,7 @@ impl Array {
             self.jobs.rebuild = Some(Progress::begun(self.out.now()));
             self.jobs.checkpointed = row.0;
             let from_bytes = row.0 * self.geometry.strip;
-            self.out.event(EventKind::JobStarted {
-                kind: JobKind::Rebuild,
-                from_bytes,
-            });
+            self.begins(JobKind::Rebuild, from_bytes);
         }
         let before = row;
         let wait = self.pass_over_whole(&mut row);
