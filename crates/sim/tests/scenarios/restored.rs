@@ -632,3 +632,54 @@ fn each_pass_of_a_resync_that_stops_says_so() {
         assert_eq!(both(&array), (3, 3), "{level}");
     }
 }
+
+/// Three reads of one bad sector put the first copy out, and with it what had been read: the sector
+/// is written anew by nobody there.
+#[test]
+fn a_bad_sector_read_again_and_again_puts_no_copy_of_an_undecided_mirror_out() {
+    for (level, members) in [("1", 2), ("1", 3), ("10", 4)] {
+        let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+        let geometry = array.world.geometry().clone();
+        let (slot, row) = (geometry.slot(StripeNo(4), 0), geometry.row(StripeNo(4)).1.0);
+        array.start().rest();
+        let drive = array.drive(slot.0);
+        array.spoil_block(slot.0, row, 1);
+        let blocks = geometry.stripe_bytes() / geometry.block;
+        for _ in 0..10 {
+            array.ask(AskKind::Read, 4 * blocks, blocks);
+        }
+        assert!(array.serves(drive), "{level}");
+        assert_eq!(array.state(), ArrayState::Optimal, "{level}");
+        assert!(array.status().members.iter().all(|m| !m.wants_spare));
+        array.verify();
+    }
+}
+
+/// A run of which no copy could be read as a whole was gone through block by block, and what one
+/// copy lacked was written from the other.
+#[test]
+fn a_run_that_no_copy_of_an_undecided_mirror_has_as_a_whole_is_read_and_not_written() {
+    for (level, members) in [("1", 2), ("10", 4)] {
+        let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+        let geometry = array.world.geometry().clone();
+        let row = geometry.row(StripeNo(4)).1.0;
+        let before = stripe(&array);
+        array.start().rest();
+        let mut drives = Vec::new();
+        for column in 0..2 {
+            let slot = geometry.slot(StripeNo(4), column).0;
+            drives.push(array.drive(slot));
+            array.spoil_block(slot, row, 1 + column as u64);
+        }
+        let blocks = geometry.stripe_bytes() / geometry.block;
+        assert!(blocks > 2);
+        array.ask(AskKind::Read, 4 * blocks, blocks).verify().rest();
+        assert_eq!(array.world.notes(|line| line.contains("event Repaired")), 0);
+        for drive in drives {
+            let bad = std::mem::take(&mut array.world.ssd_mut(drive).faults.latent);
+            assert_eq!(bad.len(), 1, "{level}: the sector was written");
+        }
+        assert_eq!(undecided(&mut array), 1, "{level}");
+        assert!(before == stripe(&array), "{level}");
+    }
+}
