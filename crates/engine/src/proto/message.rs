@@ -300,6 +300,9 @@ pub struct StepOutcome {
     pub skipped: u64,
     /// Stripes that could not be worked on: more strips unreadable than the level survives.
     pub unreadable: u64,
+    /// Stripes of which a member did not give its strip, and was not written either: that strip was
+    /// compared with nothing.
+    pub partial: u64,
     /// User requests served by this shard since the last step: the job makes room when there are
     /// any.
     pub foreground: u64,

@@ -508,3 +508,178 @@ fn a_resync_that_goes_over_a_region_again_counts_what_it_finds_once() {
         assert_eq!(resync(&mut array), once);
     }
 }
+
+/// Reads that begin in this column's strip of stripe 4 fail, so many of them: of which drive, and
+/// where.
+fn fail_reads(array: &mut Scenario, column: usize, reads: u32, error: IoError) -> (usize, u64) {
+    let geometry = array.world.geometry().clone();
+    let slot = geometry.slot(StripeNo(4), column);
+    let row = geometry.row(StripeNo(4)).1;
+    let offset = array.world.superblock().layout.data_offset + geometry.row_offset(row);
+    let drive = array.world.in_slots()[slot.index()];
+    let faults = &mut array.world.ssd_mut(drive).faults;
+    (faults.read_errors, faults.read_error) = (reads, Some(error));
+    faults.read_errors_in = Some(offset..offset + geometry.strip);
+    (drive, offset)
+}
+
+fn resync_pauses(array: &mut Scenario) {
+    array.wait("the resync pauses", |world| {
+        let jobs = world.array().status().jobs;
+        jobs.iter()
+            .any(|job| job.kind == JobKind::Resync && job.paused)
+    });
+}
+
+/// The strip that does not agree was not there to be compared, and what was left agreed.
+#[test]
+fn what_could_not_be_read_is_not_decided_by_a_comparison_of_the_rest() {
+    for (level, members) in [("1", 2), ("1", 3), ("5", 4), ("6", 5), ("10", 4)] {
+        for error in [IoError::Media, IoError::Transport(110)] {
+            let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+            let column = array.world.geometry().width - 1;
+            array.start();
+            fail_reads(&mut array, column, 1, error);
+            array.rest();
+            let found = undecided(&mut array);
+            assert!(found >= 1, "{level}, {error:?}");
+            if array.state() != ArrayState::Optimal {
+                continue;
+            }
+            // Nor by a scrub.
+            fail_reads(&mut array, column, 2, error);
+            let check = Command::StartScrub(ScrubMode::Check);
+            assert_eq!(array.command(check), Ok(()));
+            array.rest();
+            assert!(undecided(&mut array) >= 1, "{level}, {error:?}");
+        }
+    }
+}
+
+/// Parity that could neither be compared nor written: its region was trusted all the same.
+#[test]
+fn a_resync_is_not_over_while_a_parity_cannot_be_read() {
+    for (level, members) in [("5", 4), ("6", 5), ("50", 6)] {
+        for error in [
+            IoError::TimedOut,
+            IoError::Transport(110),
+            IoError::Unsent(11),
+            IoError::Other(5),
+        ] {
+            let mut array = Scenario::new(level, members)
+                .policy(WriteHole::Resync)
+                .forgiving()
+                .start();
+            array.fill().rest();
+            array.begin_to_overwrite().steps(300).power_cut();
+            let column = array.world.geometry().width - 1;
+            array.start();
+            let (drive, offset) = fail_reads(&mut array, column, 1, error);
+            // It is untrue.
+            array.world.ssd_mut(drive).rot(offset, &[0xa5; 64]);
+            resync_pauses(&mut array);
+            assert_eq!(array.state(), ArrayState::Optimal, "{level}, {error:?}");
+            // It goes on when it is asked to.
+            let check = Command::StartScrub(ScrubMode::Check);
+            assert_eq!(array.command(check), Ok(()));
+            array.rest().verify();
+            assert!(array.status().jobs.is_empty(), "{level}, {error:?}");
+            parity_is_true(&mut array);
+        }
+    }
+}
+
+/// The same where data is accepted.
+#[test]
+fn a_region_is_not_accepted_while_a_parity_cannot_be_written() {
+    for (level, members) in [("5", 4), ("6", 5)] {
+        for error in [IoError::TimedOut, IoError::Transport(110)] {
+            let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+            let column = array.world.geometry().width - 1;
+            array.start().rest();
+            assert_eq!(undecided(&mut array), 1, "{level}");
+            fail_reads(&mut array, column, 1, error);
+            array.command(Command::AcceptData).expect("it is undecided");
+            array.rest();
+            assert_eq!(undecided(&mut array), 1, "{level}, {error:?}");
+            array.command(Command::AcceptData).expect("it is undecided");
+            array.rest();
+            assert_eq!(undecided(&mut array), 0, "{level}, {error:?}");
+            array.verify();
+            parity_is_true(&mut array);
+        }
+    }
+}
+
+/// It was told once that it stops; later passes began and ended without a word.
+#[test]
+fn each_pass_of_a_resync_that_stops_says_so() {
+    for (level, members) in [("1", 3), ("10", 4)] {
+        let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+        let slot = array.world.geometry().slot(StripeNo(4), 1).0;
+        array.start().rest();
+        let told = |array: &Scenario, event: &str| {
+            let is = |line: &str| line.contains(event) && line.contains("Resync");
+            array.world.notes(is)
+        };
+        let both = |array: &Scenario| (told(array, "JobStarted"), told(array, "JobStopped"));
+        assert_eq!(both(&array), (1, 1), "{level}");
+        array.lose(slot).write(20).rest();
+        assert_eq!(both(&array), (2, 2), "{level}");
+        let check = Command::StartScrub(ScrubMode::Check);
+        assert_eq!(array.command(check), Ok(()));
+        array.rest();
+        assert_eq!(both(&array), (3, 3), "{level}");
+    }
+}
+
+/// Three reads of one bad sector put the first copy out, and with it what had been read: the sector
+/// is written anew by nobody there.
+#[test]
+fn a_bad_sector_read_again_and_again_puts_no_copy_of_an_undecided_mirror_out() {
+    for (level, members) in [("1", 2), ("1", 3), ("10", 4)] {
+        let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+        let geometry = array.world.geometry().clone();
+        let (slot, row) = (geometry.slot(StripeNo(4), 0), geometry.row(StripeNo(4)).1.0);
+        array.start().rest();
+        let drive = array.drive(slot.0);
+        array.spoil_block(slot.0, row, 1);
+        let blocks = geometry.stripe_bytes() / geometry.block;
+        for _ in 0..10 {
+            array.ask(AskKind::Read, 4 * blocks, blocks);
+        }
+        assert!(array.serves(drive), "{level}");
+        assert_eq!(array.state(), ArrayState::Optimal, "{level}");
+        assert!(array.status().members.iter().all(|m| !m.wants_spare));
+        array.verify();
+    }
+}
+
+/// A run of which no copy could be read as a whole was gone through block by block, and what one
+/// copy lacked was written from the other.
+#[test]
+fn a_run_that_no_copy_of_an_undecided_mirror_has_as_a_whole_is_read_and_not_written() {
+    for (level, members) in [("1", 2), ("10", 4)] {
+        let mut array = restored_with_a_wrong_parity(level, members, WriteHole::Resync);
+        let geometry = array.world.geometry().clone();
+        let row = geometry.row(StripeNo(4)).1.0;
+        let before = stripe(&array);
+        array.start().rest();
+        let mut drives = Vec::new();
+        for column in 0..2 {
+            let slot = geometry.slot(StripeNo(4), column).0;
+            drives.push(array.drive(slot));
+            array.spoil_block(slot, row, 1 + column as u64);
+        }
+        let blocks = geometry.stripe_bytes() / geometry.block;
+        assert!(blocks > 2);
+        array.ask(AskKind::Read, 4 * blocks, blocks).verify().rest();
+        assert_eq!(array.world.notes(|line| line.contains("event Repaired")), 0);
+        for drive in drives {
+            let bad = std::mem::take(&mut array.world.ssd_mut(drive).faults.latent);
+            assert_eq!(bad.len(), 1, "{level}: the sector was written");
+        }
+        assert_eq!(undecided(&mut array), 1, "{level}");
+        assert!(before == stripe(&array), "{level}");
+    }
+}

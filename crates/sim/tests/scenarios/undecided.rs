@@ -356,6 +356,22 @@ fn a_region_whose_decision_was_cut_off_is_undecided_or_agrees() {
     );
 }
 
+/// The parity that does not agree could not be read, and a scrub took the agreement of the rest for
+/// a proof.
+#[test]
+fn a_strip_that_cannot_be_read_does_not_agree() {
+    let mut array = undecided(10);
+    let geometry = array.world.geometry().clone();
+    let (slot, row) = (geometry.slot(StripeNo(4), 4), geometry.row(StripeNo(4)).1.0);
+    array.spoil_block(slot.0, row, 0);
+    assert_eq!(inconsistent(&mut array), 0);
+    assert_eq!(undecided_regions(&mut array), 1);
+    let drive = array.drive(slot.0);
+    array.world.ssd_mut(drive).faults.latent.clear();
+    assert_eq!(inconsistent(&mut array), 1);
+    assert_eq!(undecided_regions(&mut array), 1);
+}
+
 /// It lacks parity that was computed while it was away, and nothing says that the region is behind.
 #[test]
 fn a_member_that_comes_and_goes_meanwhile_leaves_the_region_undecided() {

@@ -21,7 +21,7 @@ pub(crate) struct Accept {
     at: Row,
     /// In which the region at work was begun.
     epoch: Epoch,
-    /// Stripes of it could not be read, or were passed over.
+    /// Stripes of it could not be read, or not as a whole, or were passed over.
     amiss: bool,
     /// Regions that stay undecided for that.
     left: u64,
@@ -109,13 +109,19 @@ impl Array {
         let region = self.geometry.region(done.first);
         let rows = self.geometry.region_rows(region);
         let (epoch, outcome) = (self.sb.epoch, done.outcome);
+        let doubts = self.computes_nothing();
         let Some(job) = &mut self.jobs.accept else {
             return;
         };
         job.progress.stepped(bytes, outcome.inconsistent);
         job.at = done.end;
+        if doubts {
+            // What was read meanwhile may be what no user wrote: it is gone through again.
+            job.at = Row(rows.start);
+            return;
+        }
         job.amiss &= done.first.0 > rows.start;
-        job.amiss |= outcome.unreadable + outcome.skipped > 0;
+        job.amiss |= outcome.unreadable + outcome.partial + outcome.skipped > 0;
         let (amiss, stayed) = (job.amiss, job.epoch == epoch);
         if done.end.0 < rows.end || !stayed || !self.map.is_undecided(region) {
             return;

@@ -9,7 +9,7 @@
 //!   for.
 //! * No job computes anything from a member that is doubted (`metadata::copies`), which may hold
 //!   what no user wrote: a resync, a rebuild, what is accepted and a scrub that repairs wait, and
-//!   say so.
+//!   say so. Nor does one decide by a step that was at work when the doubt arose.
 //!
 //! How much of the members' time a step takes, and the pause after it, is decided by `throttle`.
 
@@ -107,10 +107,11 @@ struct Resync {
     stuck: BTreeSet<RegionNo>,
     /// Undecided regions that it has gone through, and that stay undecided.
     undecided: BTreeSet<RegionNo>,
-    /// It was told that it does not go on with these.
+    /// It was told that it does not go on with these, and not yet that it goes on after all.
     halted: bool,
-    /// In which all members were in place when the region at work was begun.
-    epoch: Option<Epoch>,
+    /// In which the region at work was begun, and whether all members were in place then.
+    epoch: Epoch,
+    whole: bool,
     /// Stripes of the region at work that do not agree, and are left so.
     amiss: u64,
     unreadable: u64,
@@ -213,17 +214,21 @@ impl Array {
         self.table.doubts() && !canary::hit(Canary::DoubtedIsSource)
     }
 
-    /// A job waits while a member is doubted. It says so when it begins to wait, and when it goes
-    /// on.
+    /// A job waits while a member is doubted.
     fn waits_for_doubts(&mut self, kind: JobKind, from_bytes: u64) -> bool {
-        let waits = self.computes_nothing();
-        if waits && self.jobs.waiting.insert(kind) {
+        self.held_by_doubts(self.computes_nothing(), kind, from_bytes)
+    }
+
+    /// A job waits if it is `held` because a member is doubted. It says so when it begins to wait,
+    /// and when it goes on.
+    fn held_by_doubts(&mut self, held: bool, kind: JobKind, from_bytes: u64) -> bool {
+        if held && self.jobs.waiting.insert(kind) {
             let cause = StopCause::Doubted;
             self.out.event(EventKind::JobStopped { kind, cause });
-        } else if !waits && self.jobs.waiting.contains(&kind) {
+        } else if !held && self.jobs.waiting.contains(&kind) {
             self.begins(kind, from_bytes);
         }
-        waits
+        held
     }
 
     /// A job begins, or goes on.
@@ -366,6 +371,7 @@ impl Array {
         running.outcome.inconsistent += outcome.inconsistent;
         running.outcome.located += outcome.located;
         running.outcome.unreadable += outcome.unreadable;
+        running.outcome.partial += outcome.partial;
         running.outcome.skipped += outcome.skipped;
         let over = |running: &mut Running| running.waits == 0;
         if canary::hit(Canary::StepsOutOfOrder) {
@@ -407,13 +413,18 @@ impl Array {
 
     // ---- resync ------------------------------------------------------------------------------
 
+    /// The regions that wait for the resync, and the first of them that it can go through.
+    fn resync_due(&self) -> (Vec<RegionNo>, Option<RegionNo>) {
+        let due = self.regions_in(Phase::NeedSync);
+        let job = self.jobs.resync.as_ref();
+        let stuck = |r: &RegionNo| job.is_some_and(|job| job.stuck.contains(r));
+        let next = due.iter().copied().find(|r| !stuck(r));
+        (due, next)
+    }
+
     /// True if a resync step was started.
     fn drive_resync(&mut self) -> bool {
-        let stuck = |job: &Option<Resync>, r: &RegionNo| {
-            job.as_ref().is_some_and(|job| job.stuck.contains(r))
-        };
-        let due: Vec<RegionNo> = self.regions_in(Phase::NeedSync);
-        let next = due.iter().copied().find(|r| !stuck(&self.jobs.resync, r));
+        let (due, next) = self.resync_due();
         let Some(region) = next else {
             self.resync_rests();
             return false;
@@ -431,15 +442,20 @@ impl Array {
             self.begins(JobKind::Resync, 0);
         }
         let done = self.jobs.resync.as_ref().map_or(0, Resync::done);
+        let halted = |job: &mut Resync| std::mem::take(&mut job.halted);
+        if self.jobs.resync.as_mut().is_some_and(halted) {
+            self.begins(JobKind::Resync, done);
+        }
         if self.waits_for_doubts(JobKind::Resync, done) {
             return false;
         }
         let rows = self.geometry.region_rows(region);
-        let epoch = self.in_place().then_some(self.sb.epoch);
+        let (epoch, whole) = (self.sb.epoch, self.in_place());
         let job = self.jobs.resync.as_mut().expect("made above");
         if !rows.contains(&job.at.0) {
             job.at = Row(rows.start);
-            (job.epoch, job.amiss, job.unreadable) = (epoch, 0, 0);
+            (job.epoch, job.whole) = (epoch, whole);
+            (job.amiss, job.unreadable) = (0, 0);
             let (_, left) = job.passes.remove(&region).unwrap_or_default();
             job.progress.inconsistent -= left;
         }
@@ -485,6 +501,7 @@ impl Array {
         let compared = self.map.is_undecided(region);
         let whole = self.in_place();
         let (epoch, witnessed) = (self.sb.epoch, self.sb.witnessed);
+        let doubts = self.computes_nothing();
         let Some(job) = &mut self.jobs.resync else {
             return;
         };
@@ -499,16 +516,23 @@ impl Array {
             }
             false => job.mended += done.outcome.inconsistent,
         }
-        job.unreadable += done.outcome.unreadable;
+        // Neither is done where a strip of a member is left out: that member is still counted on.
+        job.unreadable += done.outcome.unreadable + done.outcome.partial;
         job.at = done.end;
+        if doubts {
+            // What was read meanwhile may be what no user wrote: the region is gone through again.
+            job.at = Row(u64::MAX);
+            return;
+        }
         if done.end.0 < region_end {
             return;
         }
         // The next region starts from its first row.
         job.at = Row(u64::MAX);
-        let stayed = job.epoch == Some(epoch);
-        if compared && whole && !stayed {
-            // Members have come meanwhile: it is gone through once more.
+        let moved = job.epoch != epoch;
+        let came = compared && whole && (moved || !job.whole);
+        if came || (moved && job.unreadable > 0) {
+            // Members have come or gone meanwhile: it is gone through once more.
             return;
         }
         // Of a strip that was not there it is unknown whether it agrees.
@@ -569,11 +593,11 @@ impl Array {
         self.map.phase(region).untrusted() && !self.jobs.resync.as_ref().is_some_and(done)
     }
 
-    /// Undecided regions in which the resync went no further are compared again.
+    /// The resync goes once more through regions in which it went no further: those that stay
+    /// undecided are compared, and of those that could not be read more may answer by now.
     pub(crate) fn compare_again(&mut self) {
         if let Some(job) = &mut self.jobs.resync {
-            job.stuck.retain(|region| !job.undecided.contains(region));
-            job.halted = false;
+            job.stuck.clear();
         }
     }
 
@@ -610,6 +634,7 @@ impl Array {
     /// True if there is a rebuild at work (even if it waits).
     fn drive_rebuild(&mut self) -> bool {
         let Some(mut row) = self.rebuild_row() else {
+            self.jobs.waiting.remove(&JobKind::Rebuild);
             if self.jobs.rebuild.take().is_some() {
                 let cause = StopCause::Membership;
                 self.out.event(EventKind::JobStopped {
@@ -619,14 +644,11 @@ impl Array {
             }
             return false;
         };
-        if self.computes_nothing() && self.jobs.rebuild.take().is_some() {
-            let cause = StopCause::Doubted;
-            self.out.event(EventKind::JobStopped {
-                kind: JobKind::Rebuild,
-                cause,
-            });
-        }
         if self.rebuild_waits() {
+            let free = !(self.jobs.paused || self.jobs.blocked);
+            if free && self.waits_for_doubts(JobKind::Rebuild, 0) {
+                self.jobs.rebuild = None;
+            }
             return false;
         }
         // A member that joined begins at its own first row.
@@ -635,10 +657,7 @@ impl Array {
             self.jobs.rebuild = Some(Progress::begun(self.out.now()));
             self.jobs.checkpointed = row.0;
             let from_bytes = row.0 * self.geometry.strip;
-            self.out.event(EventKind::JobStarted {
-                kind: JobKind::Rebuild,
-                from_bytes,
-            });
+            self.begins(JobKind::Rebuild, from_bytes);
         }
         let before = row;
         let wait = self.pass_over_whole(&mut row);

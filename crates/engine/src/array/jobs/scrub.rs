@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! * What it has found and how far it has come is durable, and goes on after a restart.
-//! * It repairs nothing while a member is doubted.
+//! * It repairs nothing while a member is doubted, and goes after the resync also then: otherwise it
+//!   would end without a word of regions that wait.
 //! * A region is decided by agreement only while that proves something (`regions::undecided`).
 
 use strake_format::*;
@@ -128,12 +129,19 @@ impl Array {
         });
     }
 
+    /// A member is doubted, and the scrub would compute from it; or the resync waits, before which
+    /// a scrub has nothing to say of its regions.
+    fn scrub_waits(&self, mode: ScrubMode) -> bool {
+        let repairs = mode == ScrubMode::Repair;
+        self.computes_nothing() && (repairs || self.resync_due().1.is_some())
+    }
+
     pub(super) fn drive_scrub(&mut self) {
         let at_work = self.jobs.scrub.filter(|scrub| !scrub.paused);
         let Some(scrub) = at_work else { return };
         let from_bytes = scrub.at.0 * self.geometry.strip;
-        let repairs = scrub.mode == ScrubMode::Repair;
-        if repairs && self.waits_for_doubts(JobKind::Scrub, from_bytes) {
+        let held = self.scrub_waits(scrub.mode);
+        if self.held_by_doubts(held, JobKind::Scrub, from_bytes) {
             return;
         }
         let mut row = scrub.at;
@@ -162,7 +170,7 @@ impl Array {
     fn note_agreement(&mut self, done: &Running) {
         let region = self.geometry.region(done.first);
         let rows = self.geometry.region_rows(region);
-        let whole = self.in_place();
+        let whole = self.in_place() && !self.computes_nothing();
         let Some(scrub) = self.jobs.scrub.as_mut().filter(|s| s.after < done.step) else {
             return;
         };
@@ -314,7 +322,7 @@ impl Array {
             done_bytes: self.written_to(job.at),
             total_bytes: self.written_to(Row(self.geometry.rows)),
             rate_bytes_per_s: job.progress.rate(self.out.now()),
-            paused: job.paused || (job.mode == ScrubMode::Repair && self.computes_nothing()),
+            paused: job.paused || self.scrub_waits(job.mode),
             held_back,
             foreground_p99_ns,
             inconsistent: job.found.inconsistent,
@@ -323,7 +331,9 @@ impl Array {
     }
 }
 
-/// Nothing was amiss in the stripes of a step, and none was passed over.
+/// Nothing was amiss in the stripes of a step, each was compared as a whole, and none was passed
+/// over.
 fn agrees(outcome: &StepOutcome) -> bool {
-    outcome.inconsistent + outcome.unreadable + outcome.skipped == 0
+    let left_out = outcome.partial + outcome.unreadable + outcome.skipped;
+    outcome.inconsistent + left_out == 0
 }

@@ -4,6 +4,9 @@
 //! * A member that failed a write is out, and the survivors durably know it, before the write is
 //!   answered.
 //! * No member is taken out for read errors, or on request, if data would be lost by it.
+//! * Nor for read errors of the medium while copies of a mirror may differ and nobody knows which is
+//!   right: sectors that fail are not written anew there, so they fail with each read, and with the
+//!   first copy its answers would go.
 //! * Only one device at a time is being rebuilt into a slot.
 //! * A member that did not answer in time is missing, as one that vanished: it is waited for, and
 //!   comes back by what was written meanwhile. One that does so again and again has failed.
@@ -72,7 +75,7 @@ impl Array {
         match error {
             IoError::Gone | IoError::Shrunk => self.member_out(device, cause_of(error)),
             _ if !self.may_lose(device) => {}
-            IoError::Media if !too_many || self.relieved(slot) => {}
+            IoError::Media if !too_many || self.copies_differ() || self.relieved(slot) => {}
             IoError::Media => self.member_out(device, OutCause::ReadErrors),
             _ => self.member_out(device, cause_of(error)),
         }
@@ -278,7 +281,7 @@ impl Array {
         let waiting: Vec<DeviceId> = self.table.slots().iter().filter_map(waits).collect();
         self.elsewhere = can;
         for device in waiting {
-            if self.may_lose(device) {
+            if self.may_lose(device) && !self.copies_differ() {
                 self.member_out(device, OutCause::ReadErrors);
             }
         }

@@ -185,6 +185,12 @@ impl Array {
         as_found && self.map.phase(region).untrusted()
     }
 
+    /// Copies of a mirror may differ somewhere, and it is not decided which is right.
+    pub(crate) fn copies_differ(&self) -> bool {
+        let untrusted = |region| self.map.phase(region).untrusted();
+        self.geometry.mirrored() && self.map.undecided().any(untrusted)
+    }
+
     /// In a region that is undecided nothing is repaired: what was built there would be the
     /// witness.
     pub(crate) fn scrub_mode_in(&self, region: RegionNo, mode: ScrubMode) -> ScrubMode {

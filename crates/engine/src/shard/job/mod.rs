@@ -64,6 +64,7 @@ impl Steps {
         run.at_work -= 1;
         run.outcome.stripes += 1;
         run.outcome.unreadable += u64::from(unreadable);
+        run.outcome.partial += u64::from(op.leaves_out());
         run.outcome.inconsistent += u64::from(step.found_inconsistent);
         let clear = op.findings.iter().all(|found| !found.corrupt.is_empty());
         run.outcome.located += u64::from(step.found_inconsistent && clear);

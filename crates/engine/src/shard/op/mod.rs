@@ -265,6 +265,12 @@ impl StripeOp {
         matches!(&self.kind, Kind::Step(step) if step.found_inconsistent)
     }
 
+    /// A strip could not be read, and was not written anew.
+    pub(crate) fn leaves_out(&self) -> bool {
+        let mut bad = self.bad.iter();
+        bad.any(|&(column, _)| !self.healed.has(column))
+    }
+
     /// It holds buffers of the pool, or the user's.
     pub(crate) fn holds_buffers(&self) -> bool {
         let content = self.columns.iter().any(Option::is_some);

@@ -21,11 +21,13 @@
 //! * Nothing is given up that the code can compute, or that a member which is only slow or gone may
 //!   still hold: at least one of the columns has a medium that failed, at this very block.
 //! * Reads of the user give nothing up: they may be tried again.
+//! * In an undecided region that waits for its resync they write nothing either: what they read and
+//!   compute answers them, and is gone.
 
 use crate::canary::{self, Canary};
 use crate::geometry::StripPart;
 use crate::geometry::column_set::Columns;
-use crate::mem::buffer::Slice;
+use crate::mem::buffer::{Buf, Slice};
 use crate::proto::*;
 use crate::shard::Shard;
 use crate::shard::op::kind::{Answer, Kind, Phase, ReadFor};
@@ -57,6 +59,9 @@ pub(crate) struct Salvage {
     /// that they lack what is given up. (Not the view: there is a new one whenever a rebuild comes
     /// along.)
     asked: Option<Epoch>,
+    /// Of a read that may write nothing: what it has of the columns that it is asked for, and where
+    /// in their strips that begins.
+    kept: Option<Vec<(usize, u64, Vec<u8>)>>,
 }
 
 impl StripeOp {
@@ -108,8 +113,10 @@ impl Shard {
         let heal = std::mem::take(&mut op.heal);
         op.bad.retain(|&(column, _)| !heal.has(column));
         let todo = vec![(op.lo, op.hi)];
+        let keeps = reads && self.gates[op.region].undecided();
         op.again = Again::Salvage(Box::new(Salvage {
             todo,
+            kept: keeps.then(Vec::new),
             ..Salvage::default()
         }));
         self.salvage_next(key);
@@ -175,6 +182,7 @@ impl Shard {
         let (block, salvage) = (self.map.geometry().block, self.salvaging(key));
         let (lo, hi) = salvage.at;
         if salvage.unreadable.is_empty() {
+            self.keep_part(key, Columns::default());
             return self.salvage_next(key);
         }
         if hi - lo > block {
@@ -190,7 +198,16 @@ impl Shard {
             .for_each(|c| gone.add(c));
         let data_gone = (0..k).any(|c| gone.has(c));
         let enough = gone.count() <= self.map.geometry().m;
-        if enough && (!data_gone || self.trusted(op.stripe, gone)) {
+        let keeps = self.salvage_of(key).kept.is_some();
+        if !keeps && op.kind.is_read() && self.gates[op.region].undecided() {
+            // It was not when this began.
+            return self.prepare(key);
+        }
+        if keeps && (enough && self.trusted(op.stripe, gone) || !self.asks_for(key, gone)) {
+            self.keep_part(key, gone);
+            return self.salvage_next(key);
+        }
+        if !keeps && enough && (!data_gone || self.trusted(op.stripe, gone)) {
             self.salvaging(key).restored = bad;
             return self.rewrite(key, bad, gone, false);
         }
@@ -208,6 +225,77 @@ impl Shard {
             self.salvaging(key).restored = Columns::default();
             self.rewrite(key, bad, gone, true);
         }
+    }
+
+    /// The part at work of any of these columns is asked for by a read.
+    fn asks_for(&self, key: usize, columns: Columns) -> bool {
+        self.asked_of(key).each().any(|column| columns.has(column))
+    }
+
+    /// The columns that a read asks for in the part at work.
+    fn asked_of(&self, key: usize) -> Columns {
+        let (lo, hi) = self.salvage_of(key).at;
+        let Kind::Read(read) = &self.ops[key].kind else {
+            return Columns::default();
+        };
+        let pieces = read.asked.pieces.iter();
+        let there = pieces.filter(|piece| piece.lo < hi && lo < piece.hi);
+        there.map(|piece| piece.column).collect()
+    }
+
+    /// The part at work was read but for columns that are `gone`, which are computed: a read that
+    /// may write nothing keeps what it is asked for.
+    fn keep_part(&mut self, key: usize, gone: Columns) {
+        if self.salvage_of(key).kept.is_none() {
+            return;
+        }
+        let asked = self.asked_of(key);
+        let computed: Columns = asked.each().filter(|&column| gone.has(column)).collect();
+        let mirrored = self.map.geometry().mirrored();
+        let mut op = self.ops.take(key);
+        if !computed.is_empty() && !mirrored {
+            self.decode_into(&mut op, gone, computed);
+        }
+        let mut parts = Vec::new();
+        for column in asked.each() {
+            let content = match mirrored {
+                // The first copy that can be read.
+                true => op.columns.iter().flatten().next(),
+                false => op.columns[column].as_ref(),
+            };
+            parts.push((column, content.expect("read or decoded").bytes().to_vec()));
+        }
+        self.ops.put_back(key, op);
+        let salvage = self.salvaging(key);
+        let lo = salvage.at.0;
+        let kept = salvage.kept.as_mut().expect("it keeps what it reads");
+        kept.extend(parts.into_iter().map(|(column, bytes)| (column, lo, bytes)));
+    }
+
+    /// A read that may write nothing has all that it is asked for.
+    fn answer_kept(&mut self, key: usize, kept: &[(usize, u64, Vec<u8>)]) {
+        let stripe = self.ops[key].stripe;
+        let Kind::Read(read) = &mut self.ops[key].kind else {
+            unreachable!("only a read keeps what it reads");
+        };
+        read.answered = true;
+        let (mut pieces, race) = (read.asked.pieces.clone(), read.asked.race);
+        let claims = self.hedges.claims(race, &mut self.meters);
+        for piece in pieces.drain().filter(|_| claims) {
+            let mut content = Buf::zeroed((piece.hi - piece.lo) as usize);
+            let of_column = kept.iter().filter(|(column, ..)| *column == piece.column);
+            for (_, from, bytes) in of_column {
+                let (lo, hi) = (piece.lo.max(*from), piece.hi.min(from + bytes.len() as u64));
+                if lo < hi {
+                    let within = (lo - from) as usize..(hi - from) as usize;
+                    let at = (lo - piece.lo) as usize..(hi - piece.lo) as usize;
+                    content.bytes_mut()[at].copy_from_slice(&bytes[within]);
+                }
+            }
+            let slice = Slice::new(content, 0, (piece.hi - piece.lo) as usize);
+            self.finish_read(&piece, slice, stripe);
+        }
+        self.finish_op(key, None);
     }
 
     fn salvage_of(&self, key: usize) -> &Salvage {
@@ -324,6 +412,9 @@ impl Shard {
 
     /// The whole run was looked at: what is lost is listed; or the operation is planned anew.
     fn salvage_over(&mut self, key: usize) {
+        if let Some(kept) = self.salvaging(key).kept.take() {
+            return self.answer_kept(key, &kept);
+        }
         let parts = std::mem::take(&mut self.salvaging(key).lost);
         if parts.is_empty() {
             return self.prepare(key);
