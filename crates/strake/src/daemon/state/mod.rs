@@ -24,7 +24,6 @@ use strake_format::{ArrayName, ArrayUuid};
 
 use crate::common::errors::{Code, Failure};
 use crate::common::files::{self, UNNAMED, read_file, replace_bytes};
-use crate::common::partly;
 use crate::common::{all_quoted, quoted};
 use crate::config;
 use crate::daemon::array::seats::Seats;
@@ -179,18 +178,19 @@ impl Dir {
         })
     }
 
-    /// Refuses folders that do not answer at all, as those of a server that is gone: what looks at
-    /// them waits for good. To be asked before anything else touches them.
-    pub(crate) fn answers(&self) -> Result<(), Failure> {
-        let mut folders = vec![&self.here, &self.lasting];
-        folders.dedup();
-        if answering::can_be_looked_at(&folders) {
-            return Ok(());
+    /// Refuses a folder of the socket that does not answer at all, as that of a server that is
+    /// gone: what looks at it waits for good. To be asked before anything else touches it.
+    pub(crate) fn here_answers(&self) -> Result<(), Failure> {
+        answers(&self.here)
+    }
+
+    /// The same for the folder of what outlives a restart of the machine, which a command touches
+    /// only where no daemon listens. One folder is not asked twice.
+    pub(crate) fn lasting_answers(&self) -> Result<(), Failure> {
+        match self.lasting == self.here {
+            true => Ok(()),
+            false => answers(&self.lasting),
         }
-        let folders: Vec<PathBuf> = folders.into_iter().cloned().collect();
-        let shown = partly::all(&folders);
-        let found = format!("the file system of {shown} cannot be looked at: no answer");
-        Err(Failure::new(Code::StateDirSilent, found))
     }
 
     /// Refuses folders on a file system that takes no change: what is begun there does not end, and
@@ -550,6 +550,15 @@ impl Dir {
     fn replace<T: Serialize>(&self, name: &Path, value: &T) -> io::Result<()> {
         replace(&self.here.join(name), value)
     }
+}
+
+fn answers(folder: &PathBuf) -> Result<(), Failure> {
+    if answering::can_be_looked_at(folder) {
+        return Ok(());
+    }
+    let shown = folder.display();
+    let found = format!("the file system of {shown} cannot be looked at: no answer");
+    Err(Failure::new(Code::StateDirSilent, found))
 }
 
 /// Puts a value in place of another, whole or not at all.
