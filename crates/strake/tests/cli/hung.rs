@@ -551,7 +551,7 @@ impl Drop for HungDevice {
 
 /// What comes of commands that are begun at the same time, each within so many seconds: one that a
 /// device holds up cannot even be killed.
-fn all_within(rig: &Rig, seconds: u64, all: &[&[&str]]) -> Vec<Run> {
+pub(crate) fn all_within(rig: &Rig, seconds: u64, all: &[&[&str]]) -> Vec<Run> {
     let until = Instant::now() + Duration::from_secs(seconds);
     let begun = all.iter().map(|args| (spawn(rig, args), args));
     let begun: Vec<_> = begun.collect();
