@@ -374,7 +374,10 @@ impl Dir {
         let file = self.here.join("known-files.json");
         let turn = self.here.join("known-files.lock");
         files::change_in_turn(&file, &turn, patience, |text| {
-            let mut known = serde_json::from_slice(&text).unwrap_or_default();
+            let mut known = match text {
+                Some(text) => serde_json::from_slice(&text)?,
+                None => Vec::new(),
+            };
             change(&mut known);
             Ok(serde_json::to_vec(&known)?)
         })
@@ -624,6 +627,26 @@ mod tests {
         let mut known = dir.known_files();
         known.sort_by_key(|path| path.to_str().and_then(|p| p[1..].parse::<u32>().ok()));
         assert_eq!(known, paths);
+    }
+
+    /// It was taken for an empty one, and all that it named was forgotten.
+    #[test]
+    fn a_list_of_files_that_cannot_be_read_is_not_replaced() {
+        let temporary = tempfile::tempdir().expect("temporary folder");
+        let dir = Dir::at(temporary.path());
+        dir.make().expect("folders");
+        let file = temporary.path().join("known-files.json");
+        for damaged in ["", "[\"/a\", \"/b"] {
+            fs::write(&file, damaged).expect("written");
+            let new = [PathBuf::from("/c")];
+            assert!(dir.remember_files(&new).is_err(), "{damaged:?}");
+            let left = fs::read_to_string(&file).expect("it is there");
+            assert_eq!(left, damaged);
+        }
+        fs::remove_file(&file).expect("it is there");
+        dir.remember_files(&[PathBuf::from("/c")])
+            .expect("no file is an empty list");
+        assert_eq!(dir.known_files(), [PathBuf::from("/c")]);
     }
 
     /// It went on without its turn, and what the other process wrote last was lost.
