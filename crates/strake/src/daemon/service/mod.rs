@@ -440,7 +440,7 @@ impl Service {
         if let Some(running) = self.find_serving(name) {
             return running.json().map(|array| self.placed(array));
         }
-        find::answering(&self.looks, &request.devices)?;
+        find::answering(&self.looks, &find::expand(&request.devices))?;
         let found = self.pick_named(self.scan(&request.devices), name, &request.devices)?;
         let keys = vec![found.uuid.to_string(), found.name().to_string()];
         let _change = self.changes.begin_holding("strake start", keys)?;
@@ -572,7 +572,8 @@ impl Service {
         let path = absolute(device);
         // Before the change: a device that hangs would hold up others of the array.
         let serves = |running: Arc<Running>| running.serves(&path);
-        if !self.find_running(name).is_some_and(serves) {
+        let asked = !self.find_running(name).is_some_and(serves);
+        if asked {
             find::answering(&self.looks, std::slice::from_ref(&path))?;
         }
         let by = match request.member {
@@ -595,6 +596,10 @@ impl Service {
                 return Ok(outcome(name, false, &what));
             }
             (true, Some(_)) => running.not_joined(&path)?,
+        }
+        if !asked {
+            // It was in service, and left it meanwhile: perhaps for its silence.
+            find::answering(&self.looks, std::slice::from_ref(&path))?;
         }
         let own = own_superblock(&path, running.uuid);
         let status = running.status()?;
