@@ -23,8 +23,9 @@ const HEAP: usize = 2 << 20;
 const PIECE: usize = 64 << 10;
 /// What the allocator maps by itself is at least so long, bytes: tables that grow stay in the heap.
 const MAPPED: i32 = 512 << 10;
-/// So much of a heap may be free before the allocator gives memory back, bytes.
-const KEPT: i32 = 64 << 20;
+/// So much of a heap may be free before the allocator gives memory back, bytes: more than a shard
+/// has at its start, and little enough that what many requests took goes back.
+const KEPT: i32 = 4 << 20;
 /// Stack that a shard may use, bytes.
 const STACK: usize = 256 << 10;
 

@@ -128,8 +128,18 @@ fn gone(socket: &Path, error: &io::Error) -> Failure {
 }
 
 impl Client {
-    /// The daemon of this folder, if one listens.
+    /// The daemon of this folder, if one listens. Where none does, what lies there is all that a
+    /// command knows: then it has to answer, and to be this user's own.
     pub(crate) fn find(dir: &Dir) -> Result<Option<Client>, Failure> {
+        let client = Client::listening(dir)?;
+        if client.is_none() {
+            dir.lasting_answers()?;
+            dir.check()?;
+        }
+        Ok(client)
+    }
+    /// The same, for what asks nothing but a daemon.
+    pub(crate) fn listening(dir: &Dir) -> Result<Option<Client>, Failure> {
         let socket = dir.socket();
         // A folder that this user may not enter may have a daemon.
         match socket.try_exists() {
@@ -137,8 +147,7 @@ impl Client {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(Failure::io(socket.display(), &error));
             }
-            // What lies there is all that a command without a daemon knows.
-            Ok(false) | Err(_) => return dir.check().map(|()| None),
+            Ok(false) | Err(_) => return Ok(None),
         }
         let runtime = crate::common::process::runtime()?;
         let connected = runtime
@@ -152,7 +161,7 @@ impl Client {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 Err(Failure::io(socket.display(), &e))
             }
-            Err(_) => dir.check().map(|()| None),
+            Err(_) => Ok(None),
         }
     }
     /// The daemon of this folder.

@@ -78,7 +78,7 @@ fn with_names(command: Command) -> Command {
 fn asked<T: DeserializeOwned + Default + Send + 'static>(path: &'static str) -> T {
     let (told, tells) = mpsc::channel();
     let ask = move || {
-        let client = Client::find(&Dir::from_env()).ok().flatten();
+        let client = Client::listening(&Dir::from_env()).ok().flatten();
         // Nothing hears an answer that comes too late.
         let _ = told.send(client.and_then(|client| client.get(path).ok()));
     };

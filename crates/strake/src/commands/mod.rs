@@ -61,8 +61,12 @@ pub(crate) fn run(cli: Cli) -> Ended {
         Command::Start(args) => args.foreground,
         _ => false,
     };
-    if needs_folder(&cli.command) {
-        context.dir.answers()?;
+    let (here, lasting) = folders_of(&cli.command);
+    if here {
+        context.dir.here_answers()?;
+    }
+    if lasting {
+        context.dir.lasting_answers()?;
     }
     if !serves {
         files::ask_first(answering::takes_changes);
@@ -136,19 +140,27 @@ fn completions(shell: clap_complete::Shell) -> Ended {
     Ok(DONE)
 }
 
-/// Looks at devices for another command.
-/// Whether a command touches the folder of state.
-fn needs_folder(command: &Command) -> bool {
-    !matches!(
-        command,
+/// Whether a command touches the folder of the socket, and whether it touches what outlives a
+/// restart of the machine without asking for a daemon before: where one listens, that is the
+/// daemon's to look at (`Client::find`).
+fn folders_of(command: &Command) -> (bool, bool) {
+    match command {
         Command::Answering { .. }
-            | Command::Completions { .. }
-            | Command::Demo(_)
-            | Command::Man { .. }
-            | Command::Plan(_)
-    )
+        | Command::Completions { .. }
+        | Command::Demo(_)
+        | Command::Examine { .. }
+        | Command::Man { .. }
+        // It asks by itself: no answer is an answer there.
+        | Command::Udev(_) => (false, false),
+        Command::Plan(args) => (args.like.is_some(), false),
+        Command::Daemon(_) => (true, true),
+        Command::Start(args) => (true, args.foreground),
+        Command::Scan { devices } => (true, !devices.is_empty()),
+        _ => (true, false),
+    }
 }
 
+/// Looks at devices or folders for another command.
 fn answer_which_answer(folders: Option<FolderQuestion>) -> Ended {
     let answered = match folders {
         Some(question) => answering::answer_of_folders(question),

@@ -109,15 +109,16 @@ pub(crate) const TURN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Changes what a file holds, one process at a time: the one that has a lock on the file `turn`.
 /// The lock is held until the change has ended, also one that was given up with the kernel at it.
-/// What is not there, or cannot be read, is as if it were empty.
+/// `None`: there is no such file.
 ///
 /// # Errors
-/// Another process has its turn for longer than `patience`.
+/// Another process has its turn for longer than `patience`, or the file cannot be read: it stays as
+/// it is.
 pub(crate) fn change_in_turn(
     target: &Path,
     turn: &Path,
     patience: Duration,
-    change: impl FnOnce(Vec<u8>) -> io::Result<Vec<u8>> + Send + 'static,
+    change: impl FnOnce(Option<Vec<u8>>) -> io::Result<Vec<u8>> + Send + 'static,
 ) -> io::Result<()> {
     let path = turn.to_owned();
     let held = in_time(turn, move |_| lockable(&path))?;
@@ -132,7 +133,11 @@ pub(crate) fn change_in_turn(
     }
     let path = target.to_owned();
     in_time(target, move |given_up| {
-        let text = change(read_file(&path).unwrap_or_default())?;
+        let text = match read_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            read => Some(read?),
+        };
+        let text = change(text)?;
         let changed = replace_unless(given_up, &path, &text);
         drop(held);
         changed
@@ -166,16 +171,29 @@ pub(crate) fn locked_within(file: &File, patience: Duration) -> bool {
 
 /// The process that has the lock on a file, if the kernel says so.
 fn holder(file: &File) -> Option<u32> {
-    let inode = file.metadata().ok()?.ino();
+    let about = file.metadata().ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    locks.lines().find_map(|line| {
+    holder_in(&locks, about.dev(), about.ino())
+}
+
+fn holder_in(locks: &str, device: u64, inode: u64) -> Option<u32> {
+    use rustix::fs::{major, minor};
+    let of_inode = |line: &'_ str| {
         let mut words = line.split_whitespace().skip(1);
         let (kind, pid) = (words.next()?, words.nth(2)?);
-        // Of the device, a file system may say another number here than to a program.
-        let number = words.next()?.rsplit(':').next()?;
+        let (at, number) = words.next()?.rsplit_once(':')?;
         let is_it = kind == "FLOCK" && number.parse() == Ok(inode);
-        pid.parse().ok().filter(|_| is_it)
-    })
+        let pid = pid.parse().ok().filter(|_| is_it)?;
+        Some((at.to_owned(), pid))
+    };
+    let all: Vec<(String, u32)> = locks.lines().filter_map(of_inode).collect();
+    let own = format!("{:02x}:{:02x}", major(device), minor(device));
+    match (all.iter().find(|(at, _)| *at == own), all.as_slice()) {
+        (Some((_, pid)), _) => Some(*pid),
+        // A file system may say another number here than to a program.
+        (None, [(_, pid)]) => Some(*pid),
+        (None, _) => None,
+    }
 }
 
 /// Makes a folder, and those above it that are missing, that only the owner may enter.
@@ -348,6 +366,27 @@ fn replace_unless(given_up: &AtomicBool, target: &Path, bytes: &[u8]) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_holder_of_a_lock_is_that_of_its_own_file_system_or_nobody_else_has_that_inode() {
+        let lock = |pid: u32, at: &str, inode: u64| {
+            format!("1: FLOCK  ADVISORY  WRITE {pid} {at}:{inode} 0 EOF\n")
+        };
+        let device = rustix::fs::makedev(0xfe, 1);
+        let other = lock(7, "00:1a", 12);
+        assert_eq!(
+            holder_in(&other, device, 12),
+            Some(7),
+            "it says another number"
+        );
+        assert_eq!(holder_in(&other, device, 13), None);
+        let both = other.clone() + &lock(8, "fe:01", 12);
+        assert_eq!(holder_in(&both, device, 12), Some(8));
+        let others = other + &lock(9, "00:1b", 12);
+        assert_eq!(holder_in(&others, device, 12), None, "one of two");
+        let waits = "1: -> FLOCK  ADVISORY  WRITE 5 fe:01:12 0 EOF\n";
+        assert_eq!(holder_in(waits, device, 12), None);
+    }
 
     #[test]
     fn a_file_system_that_hangs_is_waited_for_once_and_what_is_given_up_is_not_done() {

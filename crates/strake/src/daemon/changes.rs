@@ -3,7 +3,9 @@
 //! A change holds keys: the name and the uuid of its array, both names of a rename, [`pool_key`]
 //! for a pool of spares. Two changes exclude each other if they share a key; a change of one array
 //! or pool that hangs on a device keeps no other from its administration. A dry run changes nothing
-//! and takes no key: no change excludes it, and it excludes none.
+//! and takes no key: no change excludes it, and it excludes none. But a dry run that holds devices,
+//! to see whether they are free, takes the keys of its change ([`Changes::begin_holding`]): a start
+//! beside it would set aside, as busy, what it holds.
 //!
 //! Invariants: the keys that one call takes are taken together or not at all; no wait for a key is
 //! longer than the patience given; no key is of more than one array or pool. Deliberately absent:
@@ -77,8 +79,8 @@ impl Changes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes these keys for a command, which waits a moment for another change; a dry run takes
-    /// none.
+    /// Takes these keys for a command, which waits a moment for another change; a dry run, which
+    /// holds no device, takes none.
     pub(crate) fn begin(
         &self,
         by: &'static str,
@@ -88,6 +90,15 @@ impl Changes {
         if dry_run {
             keys.clear();
         }
+        self.begin_within(by, keys, PATIENCE)
+    }
+
+    /// Takes these keys for a command that holds devices, by a dry run too.
+    pub(crate) fn begin_holding(
+        &self,
+        by: &'static str,
+        keys: Vec<String>,
+    ) -> Result<Change<'_>, Failure> {
         self.begin_within(by, keys, PATIENCE)
     }
 

@@ -29,6 +29,8 @@ pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 pub(crate) struct Home {
     service: Arc<Service>,
     lock: DirLock,
+    /// The folder was made anew, and nothing is kept in it yet.
+    forgotten: bool,
     /// Device and inode of the socket's file.
     socket: Option<(u64, u64)>,
     /// The last trouble, which was logged.
@@ -64,6 +66,7 @@ impl Home {
         Home {
             service,
             lock,
+            forgotten: false,
             socket: None,
             told: None,
         }
@@ -158,14 +161,15 @@ impl Home {
         self.dir().make_own()?;
         if !locked {
             self.lock = self.dir().lock()?;
+            self.forgotten = true;
         }
         self.dir().make()?;
-        let (cause, effect) = match locked {
-            true => (
+        let (cause, effect) = match self.forgotten {
+            false => (
                 format!("{socket} was removed or replaced"),
                 "made again: commands reach the daemon".to_owned(),
             ),
-            false => {
+            true => {
                 self.service.remember_running();
                 (
                     format!("{shown} or its lock was removed"),
@@ -178,6 +182,7 @@ impl Home {
             }
         };
         let listener = self.listen()?;
+        self.forgotten = false;
         self.service.events().note(Happened {
             event: "folder_restored",
             cause: Some(cause),

@@ -111,9 +111,24 @@ fn blocking_in<T: Send + 'static>(
 pub(crate) async fn done<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
+    done_in(&REQUESTS, "request", work).await
+}
+
+/// The same of work of the daemon itself.
+pub(crate) async fn done_by_itself<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    done_in(&OWN, "work", work).await
+}
+
+async fn done_in<T: Send + 'static>(
+    places: &'static Places,
+    what: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
     let came =
-        blocking_in(&REQUESTS, work).map_err(|error| Failure::io("doing what is asked", &error))?;
-    let ended = |why: &str| Failure::new(Code::Internal, format!("the request ended: {why}"));
+        blocking_in(places, work).map_err(|error| Failure::io("doing what is asked", &error))?;
+    let ended = |why: &str| Failure::new(Code::Internal, format!("the {what} ended: {why}"));
     let came = came.await.map_err(|_| ended("its thread is gone"))?;
     came.map_err(|why| ended(&why))
 }
@@ -242,6 +257,7 @@ mod tests {
         );
         let mut rounds = Rounds::new("a test", Arc::new(EventLog::open(&[])));
         assert_eq!(rounds.blocking(|| 7).await, Some(7));
+        assert_eq!(done_by_itself(|| 8).await.ok(), Some(8));
         let other = Places::new(1);
         let other: &'static Places = Box::leak(Box::new(other));
         let place = other.take().expect("one");

@@ -314,9 +314,13 @@ fn pools() -> Vec<Route> {
             "/v1/pools/{name}",
             "Make a pool of devices",
             |s, name: String, JsonBody(asked)| {
-                s.pool_change("strake pool create", &name, &asked, |pools, asked| {
-                    pools.create(&name, asked)
-                })
+                s.pool_change(
+                    "strake pool create",
+                    &name,
+                    false,
+                    &asked,
+                    |pools, asked| pools.create(&name, asked),
+                )
             },
         ),
         route(
@@ -324,7 +328,7 @@ fn pools() -> Vec<Route> {
             "/v1/pools/{name}/add",
             "Add devices",
             |s, name: String, JsonBody(asked)| {
-                s.pool_change("strake pool add", &name, &asked, |pools, asked| {
+                s.pool_change("strake pool add", &name, false, &asked, |pools, asked| {
                     pools.add(&name, asked)
                 })
             },
@@ -333,10 +337,15 @@ fn pools() -> Vec<Route> {
             Method::POST,
             "/v1/pools/{name}/remove",
             "Take devices out, all unless some are named",
-            |s, name: String, JsonBody(asked)| {
-                s.pool_change("strake pool remove", &name, &asked, |pools, asked| {
-                    pools.remove(&name, asked)
-                })
+            |s, name: String, JsonBody(asked): JsonBody<PoolRequest>| {
+                let looks_only = asked.dry_run;
+                s.pool_change(
+                    "strake pool remove",
+                    &name,
+                    looks_only,
+                    &asked,
+                    |pools, asked| pools.remove(&name, asked),
+                )
             },
         ),
     ]

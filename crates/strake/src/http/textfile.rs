@@ -51,7 +51,7 @@ impl Textfile {
         loop {
             ticks.tick().await;
             let (file, of) = (self.clone(), Arc::clone(&service));
-            let written = rounds::done(move || file.write(&metrics::text(&of))).await;
+            let written = rounds::done_by_itself(move || file.write(&metrics::text(&of))).await;
             let written = written.unwrap_or_else(|failure| Err(io::Error::other(failure.found)));
             let path = self.path.display();
             let news = match written {
@@ -92,7 +92,7 @@ impl Textfile {
             *ended = true;
             fs::remove_file(&self.path)
         };
-        match tokio::time::timeout(END_PATIENCE, rounds::done(remove)).await {
+        match tokio::time::timeout(END_PATIENCE, rounds::done_by_itself(remove)).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(error))) if error.kind() == io::ErrorKind::NotFound => {}
             other => tracing::warn!(path, ?other, "the file of the metrics stays, and is stale"),

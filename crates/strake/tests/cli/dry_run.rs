@@ -1,6 +1,7 @@
 //! `--dry-run`: it refuses what the command itself refuses, by the same code, and does nothing of
 //! what would be done.
 
+use crate::hung::all_within;
 use crate::rig::Rig;
 
 /// Both the dry run and the command are refused so.
@@ -127,4 +128,35 @@ fn settings_are_changed_all_or_none() {
         "set scrub_priority=9",
     );
     assert_eq!(rig.run(&["get", "a"]).ok().json()["scrub_priority"], 50);
+}
+
+/// They held the members beside each other, and beside a start or a destruction: what one of them
+/// held was busy for the others.
+#[test]
+fn dry_runs_that_hold_members_take_turns() {
+    let mut rig = Rig::new();
+    let d = rig.files(6);
+    rig.start_daemon();
+    rig.create("a", "5", &["--export", "none"], &d).ok();
+    let destroy: &[&str] = &["destroy", "a", "--dry-run"];
+    let start: &[&str] = &["start", "a", "--dry-run"];
+    let import: &[&str] = &["import", "a", "--dry-run"];
+    for _ in 0..4 {
+        rig.run(&["stop", "a"]).ok();
+        let all = [destroy, start, destroy, import, destroy, start, destroy];
+        for run in all_within(&rig, 60, &all) {
+            run.ok();
+        }
+        let real: &[&str] = &["start", "a", "--export", "none"];
+        for (run, args) in all_within(&rig, 60, &[start, destroy, real])
+            .iter()
+            .zip([0, 1, 2])
+        {
+            // It serves already where the start was first.
+            let serves = run.err.contains("array-in-use");
+            assert!(run.code == 0 || args == 1 && serves, "{run:?}");
+        }
+        assert_eq!(rig.show("a")["state"], "optimal");
+    }
+    rig.stop_daemon();
 }

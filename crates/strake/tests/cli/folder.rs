@@ -56,6 +56,34 @@ fn a_daemon_that_loses_its_folder_makes_it_again_and_is_reached() {
     assert!(!rig.dir().join("api.sock").exists());
 }
 
+/// It had the lock then, and the next look took the folder for one that had never gone: what it
+/// serves was not remembered.
+#[test]
+fn a_folder_that_comes_back_in_two_steps_remembers_what_is_served() {
+    let (mut rig, _) = serving();
+    let anew = rig.folder.path().join("anew");
+    fs::create_dir(&anew).expect("made");
+    fs::write(anew.join("arrays"), "in the way").expect("written");
+    let (here, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
+    rustix::fs::renameat_with(here, &anew, here, rig.dir(), flags).expect("exchanged");
+    rig.until("the daemon to find the file", || {
+        rig.log().contains("no command reaches this daemon")
+    });
+    fs::remove_file(rig.dir().join("arrays")).expect("there");
+    rig.until("the daemon to be reached again", || {
+        UnixStream::connect(rig.dir().join("api.sock")).is_ok()
+    });
+    rig.until("the event", || restored(&rig) == 1);
+    let remembered = rig.events().into_iter();
+    let mut remembered = remembered.filter(|e| e["event"] == "folder_restored");
+    let cause = remembered.next().expect("noted")["cause"].to_string();
+    assert!(cause.contains("its lock was removed"), "{cause}");
+    rig.kill_daemon();
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    rig.stop_daemon();
+}
+
 #[test]
 fn sockets_that_are_removed_are_made_again() {
     let (mut rig, _) = serving();

@@ -551,7 +551,7 @@ impl Drop for HungDevice {
 
 /// What comes of commands that are begun at the same time, each within so many seconds: one that a
 /// device holds up cannot even be killed.
-fn all_within(rig: &Rig, seconds: u64, all: &[&[&str]]) -> Vec<Run> {
+pub(crate) fn all_within(rig: &Rig, seconds: u64, all: &[&[&str]]) -> Vec<Run> {
     let until = Instant::now() + Duration::from_secs(seconds);
     let begun = all.iter().map(|args| (spawn(rig, args), args));
     let begun: Vec<_> = begun.collect();
@@ -836,8 +836,55 @@ fn a_daemon_and_commands_end_although_the_state_folder_answers_nothing_at_all() 
         assert!(run.err.contains("state-dir-silent"), "{args:?}: {run:?}");
         assert!(run.err.contains(&folder), "{args:?}: {run:?}");
     }
-    // It needs none.
+    // These need none.
     within(&rig, 30, &["completions", "bash"]).ok();
+    within(&rig, 30, &["examine", &d[0]]).refused(4, "not-a-member");
+    assert_eq!(within(&rig, 30, &["udev", "member", &d[0]]).code, 0);
+    let export = within(&rig, 60, &["udev", "export", "/dev/ublkb0"]);
+    assert_eq!((export.code, export.out.as_str()), (0, ""), "{export:?}");
+}
+
+/// Both folders were asked before the daemon was: a /var on an array that hangs kept every command
+/// from it, and the error named the folder that answers, too.
+#[test]
+fn a_folder_of_what_lasts_that_answers_nothing_keeps_no_command_from_the_daemon() {
+    if !rig::is_root() {
+        return rig::skipped("only root can mount a file system");
+    }
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    rig.create("data", "1", &["--export", "none"], &rig.files(2))
+        .ok();
+    // Seen by these commands alone, which have no STRAKE_DIR.
+    let mount = "mount -t tmpfs none /run && mkdir -m 700 /run/strake && \
+                 mount --bind \"$0\" /run/strake && mount -t tmpfs none /var/lib && \
+                 mkdir -m 700 /var/lib/strake && exec 3<>/dev/fuse && \
+                 mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0 none \
+                 /var/lib/strake && { echo mounted >&2; timeout -s KILL 60 \"$@\"; }";
+    let seen = |folder: &std::path::Path, args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "--propagation", "private", "sh", "-c", mount])
+            .arg(folder)
+            .args([STRAKE, "--json"])
+            .args(args)
+            .env_remove("STRAKE_DIR")
+            .stdin(Stdio::null());
+        rig.run_command(&mut command)
+    };
+    let show = seen(&rig.dir(), &["show", "data"]);
+    if !show.err.contains("mounted") {
+        return rig::skipped("no mounts of its own, or no FUSE, can be had here");
+    }
+    show.ok();
+    seen(&rig.dir(), &["set", "data", "rebuild_priority=70"]).ok();
+    seen(&rig.dir(), &["status"]).ok();
+    let empty = PathBuf::from(rig.path("nobody"));
+    std::fs::create_dir(&empty).expect("made");
+    let alone = seen(&empty, &["show"]).refused(4, "state-dir-silent");
+    assert!(alone.err.contains("/var/lib/strake"), "{alone:?}");
+    assert!(!alone.err.contains("/run/strake"), "{alone:?}");
+    rig.stop_daemon();
 }
 
 /// They were stopped one after the other: those behind one that hangs after ten minutes.

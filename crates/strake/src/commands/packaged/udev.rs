@@ -73,6 +73,8 @@ fn about(signature: Signature, used: bool) -> Lines {
 fn export(context: &Context, device: &str) -> Lines {
     let number = device.rsplit('/').next().unwrap_or_default();
     let id = number.strip_prefix("ublkb").and_then(|id| id.parse().ok());
+    // Only of a ublk device is the folder asked.
+    let id = id.filter(|_| context.dir.here_answers().is_ok());
     let Some(known) = id.and_then(|id| context.dir.exported_as(id)) else {
         return Vec::new();
     };

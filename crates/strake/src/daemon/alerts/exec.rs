@@ -148,7 +148,7 @@ impl Program {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        let start = rounds::done(move || {
+        let start = rounds::done_by_itself(move || {
             let _starting = starting;
             check(Path::new(&program))?;
             let spawned = command.spawn().map_err(strake_runtime::explained_thread);

@@ -188,7 +188,7 @@ impl Teller {
         mut asked: oneshot::Receiver<()>,
     ) {
         let folders = service.dir().alerts();
-        let open = rounds::done(move || Spool::open(&folders));
+        let open = rounds::done_by_itself(move || Spool::open(&folders));
         let (spool, found) = tokio::select! {
             opened = open => match opened {
                 Ok(opened) => opened,

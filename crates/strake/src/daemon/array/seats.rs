@@ -69,9 +69,15 @@ impl Seat {
         }
     }
 
-    /// Is another drive at its path now, by what the drives call themselves? Files say nothing.
+    /// Is another drive at its path now, by what the drives call themselves? Files say nothing, and
+    /// one that says nothing now may be the same. Not to be asked of a device that does not answer:
+    /// some drivers ask the drive.
     pub(crate) fn is_another(&self) -> bool {
-        self.device.exists() && sysfs::model_and_serial(&self.device).1 != self.serial
+        let Some(was) = &self.serial else {
+            return false;
+        };
+        let now = sysfs::model_and_serial(&self.device).1;
+        now.is_some_and(|now| now != *was)
     }
 
     /// Is the drive that is at its path now provably the same? Where it has no serial number, what
@@ -324,6 +330,18 @@ mod tests {
             device: device.map(|name| PathBuf::from(format!("/dev/{name}"))),
             errno,
         }
+    }
+
+    /// A drive without a serial number now was taken for another one.
+    #[test]
+    fn what_says_nothing_now_is_not_another_drive() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let mut seat = seat("a");
+        assert!(!seat.is_another(), "nothing is there");
+        seat.device = file.path().to_owned();
+        assert!(!seat.is_another());
+        seat.serial = None;
+        assert!(!seat.is_another());
     }
 
     #[test]

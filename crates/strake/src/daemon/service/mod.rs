@@ -115,6 +115,14 @@ impl Service {
     ) -> Result<Change<'_>, Failure> {
         self.changes.begin(by, self.keys(array), dry_run)
     }
+    /// The same for a command of which the dry run holds devices, too.
+    pub(super) fn change_holding(
+        &self,
+        by: &'static str,
+        array: &str,
+    ) -> Result<Change<'_>, Failure> {
+        self.changes.begin_holding(by, self.keys(array))
+    }
     /// The same, for an array in service and what is done by itself.
     pub(super) fn change_running(
         &self,
@@ -305,12 +313,12 @@ impl Service {
         for path in request.devices.iter_mut().chain(&mut request.spares) {
             *path = absolute(path);
         }
-        let mut placement = placement_of(&request, self.limits.shards)?;
-        placement.export.clone_from(&request.export);
         pools::check_named(&self.pools(), request.pool.as_deref())?;
         strake_runtime::check_io_uring(1)?;
         find::answering(&self.looks, &request.all_devices())?;
-        let _change = self.change("strake create", &request.name, request.dry_run)?;
+        let _change = self.change_holding("strake create", &request.name)?;
+        let mut placement = placement_of(&request, self.limits.shards)?;
+        placement.export.clone_from(&request.export);
         self.none_in_service(&request.all_devices())?;
         let name = request.name.clone();
         let names = self.names();
@@ -432,10 +440,10 @@ impl Service {
         if let Some(running) = self.find_serving(name) {
             return running.json().map(|array| self.placed(array));
         }
-        find::answering(&self.looks, &request.devices)?;
+        find::answering(&self.looks, &find::expand(&request.devices))?;
         let found = self.pick_named(self.scan(&request.devices), name, &request.devices)?;
         let keys = vec![found.uuid.to_string(), found.name().to_string()];
-        let _change = self.changes.begin("strake start", keys, request.dry_run)?;
+        let _change = self.changes.begin_holding("strake start", keys)?;
         // Somebody else may have started it meanwhile.
         if let Some(running) = self.find_serving(name) {
             return running.json().map(|array| self.placed(array));
@@ -484,7 +492,7 @@ impl Service {
             let found = self.pick(self.scan(&[]), name)?;
             keys.extend([found.uuid.to_string(), found.name().to_string()]);
         }
-        let _change = self.changes.begin("strake destroy", keys, dry_run)?;
+        let _change = self.changes.begin_holding("strake destroy", keys)?;
         if let Some(running) = self.find_running(name) {
             running.not_in_use()?;
             let cure = format!("strake stop {name} first");
@@ -564,14 +572,15 @@ impl Service {
         let path = absolute(device);
         // Before the change: a device that hangs would hold up others of the array.
         let serves = |running: Arc<Running>| running.serves(&path);
-        if !self.find_running(name).is_some_and(serves) {
+        let asked = !self.find_running(name).is_some_and(serves);
+        if asked {
             find::answering(&self.looks, std::slice::from_ref(&path))?;
         }
         let by = match request.member {
             Some(_) => "strake replace",
             None => "strake add",
         };
-        let _change = self.change(by, name, request.dry_run)?;
+        let _change = self.change_holding(by, name)?;
         let running = self.running(name)?;
         let name = running.name();
         let name = name.as_str();
@@ -587,6 +596,10 @@ impl Service {
                 return Ok(outcome(name, false, &what));
             }
             (true, Some(_)) => running.not_joined(&path)?,
+        }
+        if !asked {
+            // It was in service, and left it meanwhile: perhaps for its silence.
+            find::answering(&self.looks, std::slice::from_ref(&path))?;
         }
         let own = own_superblock(&path, running.uuid);
         let status = running.status()?;

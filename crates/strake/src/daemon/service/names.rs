@@ -178,9 +178,9 @@ impl Service {
         let wanted = request.name.as_deref().map(parse_name).transpose()?;
         if self.find_running(array).is_none() {
             // Before the change: a device that hangs would hold up others of the array.
-            find::answering(&self.looks, &request.devices)?;
+            find::answering(&self.looks, &find::expand(&request.devices))?;
         }
-        let _change = self.changes.begin("strake import", keys, request.dry_run)?;
+        let _change = self.changes.begin_holding("strake import", keys)?;
         if let Some(running) = self.find_running(array) {
             return match wanted {
                 Some(name) if name != running.name() => {

@@ -434,17 +434,16 @@ impl Service {
         named.map_or_else(Vec::new, |named| self.pool_keys(&named))
     }
 
-    /// Changes a pool as an administrator asks.
+    /// Changes a pool as an administrator asks; `looks_only`: as a dry run that holds no device.
     pub(crate) fn pool_change(
         &self,
         by: &'static str,
         name: &str,
+        looks_only: bool,
         request: &PoolRequest,
         change: impl FnOnce(&Pools<'_>, &PoolRequest) -> Result<Changed, Failure>,
     ) -> Result<PoolDone, Failure> {
-        let _change = self
-            .changes
-            .begin(by, self.pool_keys(name), request.dry_run)?;
+        let _change = self.changes.begin(by, self.pool_keys(name), looks_only)?;
         let changed = change(&self.pools(), request)?;
         self.pools_changed();
         if changed.done.changed {
@@ -677,7 +676,7 @@ mod tests {
         };
         let create = |name: &str| {
             let request = request(name);
-            service.pool_change("a test", name, &request, |pools, request| {
+            service.pool_change("a test", name, false, &request, |pools, request| {
                 pools.create(name, request)
             })
         };

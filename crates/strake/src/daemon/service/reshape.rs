@@ -175,7 +175,7 @@ impl Service {
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
         // Before the change: a device that hangs would hold up others of the array.
         find::answering(&self.looks, &paths)?;
-        let _change = self.change("strake restripe", name, request.dry_run)?;
+        let _change = self.change_holding("strake restripe", name)?;
         let running = self.running(name)?;
         let name = running.name();
         let name = name.as_str();

@@ -45,7 +45,7 @@ impl Service {
         find::answering(&self.looks, &paths)?;
         let _change = self
             .changes
-            .begin("strake drive clean", keys.collect(), request.dry_run)?;
+            .begin_holding("strake drive clean", keys.collect())?;
         self.none_in_service(&paths)?;
         let running = self.uuids_running();
         let not_expected = |arrays: &BTreeSet<ArrayUuid>| {

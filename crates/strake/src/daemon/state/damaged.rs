@@ -5,8 +5,8 @@
 //! `NAME.damaged`, so that what is remembered next does not take its place.
 //!
 //! Invariants: nothing is moved without the lock of the folder; nothing here keeps a daemon from
-//! starting, but for a link to what is not there, which may hold what is kept. Deliberately absent: the journals of
-//! events and of wear, of which lines are passed over by themselves.
+//! starting, but for a link to what is not there, which may hold what is kept. Deliberately absent:
+//! the journals of events and of wear, of which lines are passed over by themselves.
 
 use std::fs;
 use std::io::{self, ErrorKind};

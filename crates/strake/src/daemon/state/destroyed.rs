@@ -16,6 +16,7 @@ use strake_format::{ArrayName, ArrayUuid};
 use crate::api::{ArrayJson, ScanDeviceJson, ScanJson, ScanOverwrittenJson, ScanUnreadJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::files::{self, read_file};
+use crate::daemon::array::seats::Seat;
 use crate::daemon::state;
 use crate::daemon::state::Dir;
 use crate::drives::aside::advice::{self, Lies};
@@ -51,7 +52,8 @@ impl Dir {
         let failure = kept.err()?;
         tracing::warn!(%failure, "it is not remembered that {name} was destroyed");
         Some(format!(
-            "not remembered that {name} was destroyed: {}; a member that was away may bring it back",
+            "not remembered that {name} was destroyed: {}; a member that was away may bring it \
+             back",
             failure.found
         ))
     }
@@ -178,29 +180,34 @@ impl Dir {
             found.any(|one| one.device == shown || one.also.contains(&shown))
         };
         let absent = seats.slots().filter(|slot| !has(slot));
-        let absent: Vec<(u8, PathBuf)> = absent
+        let absent: Vec<(u8, &Seat)> = absent
             .filter_map(|slot| Some((slot, seats.seat(slot)?)))
-            // What lies on another drive says nothing of the one that was there.
-            .filter(|(_, seat)| !seat.is_another())
-            .map(|(slot, seat)| (slot, seat.device.clone()))
-            .filter(|(_, path)| is_meant(path) && !is_found(path))
+            .filter(|(_, seat)| is_meant(&seat.device) && !is_found(&seat.device))
             .collect();
-        let paths: Vec<PathBuf> = absent.iter().map(|(_, path)| path.clone()).collect();
+        let devices = absent.iter().map(|(_, seat)| seat.device.clone());
+        let paths: Vec<PathBuf> = devices.collect();
         let lies = advice::lie_at(&paths);
         let (mut overwritten, mut unread) = (Vec::new(), Vec::new());
-        for (slot, path) in absent {
-            let device = path.display().to_string();
-            match lies.iter().find(|(at, _)| *at == path) {
+        for (slot, seat) in absent {
+            let device = seat.device.display().to_string();
+            let lies = lies.iter().find(|(at, _)| *at == seat.device);
+            // What lies on another drive says nothing of the one that was there. One that does not
+            // answer is not asked which it is: that may be waited for, too.
+            let lies =
+                lies.filter(|(_, lies)| matches!(lies, Lies::Silent(_)) || !seat.is_another());
+            match lies {
                 Some((_, Lies::Holds(holds))) => overwritten.push(ScanOverwrittenJson {
                     slot,
                     holds: holds.clone(),
                     device,
                 }),
-                Some((_, Lies::Unread(problem))) => unread.push(ScanUnreadJson {
-                    slot,
-                    problem: problem.clone(),
-                    device,
-                }),
+                Some((_, Lies::Unread(problem) | Lies::Silent(problem))) => {
+                    unread.push(ScanUnreadJson {
+                        slot,
+                        problem: problem.clone(),
+                        device,
+                    })
+                }
                 None => {}
             }
         }

@@ -24,7 +24,6 @@ use strake_format::{ArrayName, ArrayUuid};
 
 use crate::common::errors::{Code, Failure};
 use crate::common::files::{self, UNNAMED, read_file, replace_bytes};
-use crate::common::partly;
 use crate::common::{all_quoted, quoted};
 use crate::config;
 use crate::daemon::array::seats::Seats;
@@ -179,18 +178,19 @@ impl Dir {
         })
     }
 
-    /// Refuses folders that do not answer at all, as those of a server that is gone: what looks at
-    /// them waits for good. To be asked before anything else touches them.
-    pub(crate) fn answers(&self) -> Result<(), Failure> {
-        let mut folders = vec![&self.here, &self.lasting];
-        folders.dedup();
-        if answering::can_be_looked_at(&folders) {
-            return Ok(());
+    /// Refuses a folder of the socket that does not answer at all, as that of a server that is
+    /// gone: what looks at it waits for good. To be asked before anything else touches it.
+    pub(crate) fn here_answers(&self) -> Result<(), Failure> {
+        answers(&self.here)
+    }
+
+    /// The same for the folder of what outlives a restart of the machine, which a command touches
+    /// only where no daemon listens. One folder is not asked twice.
+    pub(crate) fn lasting_answers(&self) -> Result<(), Failure> {
+        match self.lasting == self.here {
+            true => Ok(()),
+            false => answers(&self.lasting),
         }
-        let folders: Vec<PathBuf> = folders.into_iter().cloned().collect();
-        let shown = partly::all(&folders);
-        let found = format!("the file system of {shown} cannot be looked at: no answer");
-        Err(Failure::new(Code::StateDirSilent, found))
     }
 
     /// Refuses folders on a file system that takes no change: what is begun there does not end, and
@@ -374,7 +374,10 @@ impl Dir {
         let file = self.here.join("known-files.json");
         let turn = self.here.join("known-files.lock");
         files::change_in_turn(&file, &turn, patience, |text| {
-            let mut known = serde_json::from_slice(&text).unwrap_or_default();
+            let mut known = match text {
+                Some(text) => serde_json::from_slice(&text)?,
+                None => Vec::new(),
+            };
             change(&mut known);
             Ok(serde_json::to_vec(&known)?)
         })
@@ -552,6 +555,15 @@ impl Dir {
     }
 }
 
+fn answers(folder: &PathBuf) -> Result<(), Failure> {
+    if answering::can_be_looked_at(folder) {
+        return Ok(());
+    }
+    let shown = folder.display();
+    let found = format!("the file system of {shown} cannot be looked at: no answer");
+    Err(Failure::new(Code::StateDirSilent, found))
+}
+
 /// Puts a value in place of another, whole or not at all.
 pub(super) fn replace<T: Serialize>(target: &Path, value: &T) -> io::Result<()> {
     replace_bytes(target, &serde_json::to_vec(value)?)
@@ -615,6 +627,26 @@ mod tests {
         let mut known = dir.known_files();
         known.sort_by_key(|path| path.to_str().and_then(|p| p[1..].parse::<u32>().ok()));
         assert_eq!(known, paths);
+    }
+
+    /// It was taken for an empty one, and all that it named was forgotten.
+    #[test]
+    fn a_list_of_files_that_cannot_be_read_is_not_replaced() {
+        let temporary = tempfile::tempdir().expect("temporary folder");
+        let dir = Dir::at(temporary.path());
+        dir.make().expect("folders");
+        let file = temporary.path().join("known-files.json");
+        for damaged in ["", "[\"/a\", \"/b"] {
+            fs::write(&file, damaged).expect("written");
+            let new = [PathBuf::from("/c")];
+            assert!(dir.remember_files(&new).is_err(), "{damaged:?}");
+            let left = fs::read_to_string(&file).expect("it is there");
+            assert_eq!(left, damaged);
+        }
+        fs::remove_file(&file).expect("it is there");
+        dir.remember_files(&[PathBuf::from("/c")])
+            .expect("no file is an empty list");
+        assert_eq!(dir.known_files(), [PathBuf::from("/c")]);
     }
 
     /// It went on without its turn, and what the other process wrote last was lost.

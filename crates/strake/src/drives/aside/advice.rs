@@ -106,14 +106,16 @@ impl FoundArray {
 pub(crate) enum Lies {
     /// A device that holds this, and no such member.
     Holds(String),
-    /// A device that could not be read, or does not answer: it may carry the member.
+    /// A device that could not be read: it may carry the member.
     Unread(String),
+    /// One that does not answer, likewise.
+    Silent(String),
 }
 
 impl Lies {
     fn text(self) -> String {
         match self {
-            Lies::Holds(text) | Lies::Unread(text) => text,
+            Lies::Holds(text) | Lies::Unread(text) | Lies::Silent(text) => text,
         }
     }
 }
@@ -146,7 +148,7 @@ pub(crate) fn lie_at(paths: &[PathBuf]) -> Vec<(PathBuf, Lies)> {
     let looked = looked_at(paths);
     let silent = looked.silent.into_iter().map(|path| {
         let text = format!("{}: no answer", path.display());
-        (path, Lies::Unread(text))
+        (path, Lies::Silent(text))
     });
     looked.found.into_iter().chain(silent).collect()
 }

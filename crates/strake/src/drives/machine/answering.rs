@@ -42,6 +42,8 @@ const SLACK: Duration = Duration::from_secs(5);
 
 /// Whether a device answers, by what was asked so far.
 static ASKED: Mutex<BTreeMap<Identity, bool>> = Mutex::new(BTreeMap::new());
+/// The same of folders that were to be looked at.
+static LOOKED: Mutex<BTreeMap<PathBuf, bool>> = Mutex::new(BTreeMap::new());
 
 /// Those of these devices that answer, and those that do not. What is not there counts as one that
 /// answers: to read it fails at once.
@@ -103,21 +105,27 @@ pub(crate) fn refused(silent: &[PathBuf]) -> Failure {
 
 /// Whether the file system of a folder takes changes. To ask, a file without a name is made there.
 pub(crate) fn takes_changes(folder: &Path) -> bool {
-    folders_answer(&["--folders", "change"], &[&folder.to_owned()])
+    folder_answers("change", &folder.to_owned())
 }
 
-/// Whether folders, or what is above those that are not there, can be looked at. This process does
-/// not touch them.
-pub(crate) fn can_be_looked_at(folders: &[&PathBuf]) -> bool {
-    folders_answer(&["--folders", "look"], folders)
+/// Whether a folder, or what is above one that is not there, can be looked at. This process does
+/// not touch it.
+pub(crate) fn can_be_looked_at(folder: &PathBuf) -> bool {
+    let mut looked = LOOKED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(answers) = looked.get(folder) {
+        return *answers;
+    }
+    let answers = folder_answers("look", folder);
+    looked.insert(folder.clone(), answers);
+    answers
 }
 
-fn folders_answer(question: &[&str], folders: &[&PathBuf]) -> bool {
-    match ask(question, folders) {
+fn folder_answers(question: &str, folder: &PathBuf) -> bool {
+    match ask(&["--folders", question], &[folder]) {
         Ok(silent) => silent.is_empty(),
         // It is found out by what is done there.
         Err(error) => {
-            tracing::debug!(%error, "it is not known whether {folders:?} answer");
+            tracing::debug!(%error, "it is not known whether {folder:?} answers");
             true
         }
     }

@@ -260,9 +260,7 @@ impl Service {
         // was asked and does not answer, no look below waits.
         find::ask(&self.looks, &paths);
         find::answering(&self.looks, &find::expand(&request.devices))?;
-        let _change = self
-            .changes
-            .begin("strake config restore", names, request.dry_run)?;
+        let _change = self.changes.begin_holding("strake config restore", names)?;
         let found = find::group(find::members_within(&self.looks, &paths));
         let begun = self.dir.begun(array, &found);
         if let Some(begun) = begun.as_ref().filter(|begun| self.is_made(begun)) {

@@ -80,9 +80,7 @@ impl Service {
         paths.extend(entry.devices.iter().map(|told| told.device.clone()));
         // As for an array: before the change.
         find::ask(&self.looks, &paths);
-        let _change = self
-            .changes
-            .begin("strake config restore", keys, request.dry_run)?;
+        let _change = self.changes.begin_holding("strake config restore", keys)?;
         let found = pool::find_within(&self.looks, &paths).pools;
         if let Some(pool) = found.iter().find(|pool| pool.uuid == id) {
             let there: Vec<PathBuf> = pool.devices.iter().map(|d| d.path.clone()).collect();
