@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! * What it has found and how far it has come is durable, and goes on after a restart.
-//! * It repairs nothing while a member is doubted, and goes after the resync also then: otherwise it
-//!   would end without a word of regions that wait.
+//! * It repairs nothing while a member is doubted, and goes after the resync also then: otherwise
+//!   it would end without a word of regions that wait.
 //! * A region is decided by agreement only while that proves something (`regions::undecided`).
 
 use strake_format::*;

@@ -4,9 +4,9 @@
 //! * A member that failed a write is out, and the survivors durably know it, before the write is
 //!   answered.
 //! * No member is taken out for read errors, or on request, if data would be lost by it.
-//! * Nor for read errors of the medium while copies of a mirror may differ and nobody knows which is
-//!   right: sectors that fail are not written anew there, so they fail with each read, and with the
-//!   first copy its answers would go.
+//! * Nor for read errors of the medium while copies of a mirror may differ and nobody knows which
+//!   is right: sectors that fail are not written anew there, so they fail with each read, and with
+//!   the first copy its answers would go.
 //! * Only one device at a time is being rebuilt into a slot.
 //! * A member that did not answer in time is missing, as one that vanished: it is waited for, and
 //!   comes back by what was written meanwhile. One that does so again and again has failed.
