@@ -266,24 +266,7 @@ fn begin_to_doubt(array: &mut Scenario) -> Vec<(usize, Vec<u8>)> {
     were
 }
 
-/// Its last step was at work when the doubt arose: the region was decided by that.
-#[test]
-fn no_step_that_was_at_work_when_a_member_became_doubted_decides() {
-    for command in [Command::AcceptData, Command::StartScrub(ScrubMode::Check)] {
-        for steps in 0..60 {
-            let mut array = crate::undecided::undecided(7);
-            array.write_all().rest();
-            array.world.command(command.clone());
-            array.steps(steps);
-            let copies = begin_to_doubt(&mut array);
-            decides_nothing(&mut array, 400);
-            bring_back_all(&mut array, &copies);
-            array.rest();
-        }
-    }
-}
-
-/// The same of the comparison after a restore.
+/// The last step of a region was at work when the doubt arose: the region was decided by that.
 #[test]
 fn no_comparison_that_was_at_work_when_a_member_became_doubted_decides() {
     for steps in 0..60 {
