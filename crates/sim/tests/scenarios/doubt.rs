@@ -266,25 +266,7 @@ fn begin_to_doubt(array: &mut Scenario) -> Vec<(usize, Vec<u8>)> {
     were
 }
 
-/// Its last step was at work when the doubt arose: the region was decided by that.
-#[test]
-fn no_step_that_was_at_work_when_a_member_became_doubted_decides() {
-    for command in [Command::AcceptData, Command::StartScrub(ScrubMode::Check)] {
-        for steps in 0..60 {
-            let mut array = crate::undecided::undecided(7);
-            array.write_all().rest();
-            array.world.command(command.clone());
-            array.steps(steps);
-            let copies = begin_to_doubt(&mut array);
-            decides_nothing(&mut array, 400);
-            bring_back_all(&mut array, &copies);
-            array.rest().begin_to_scrub().rest();
-            assert!(array.status().undecided.is_empty(), "{steps}");
-        }
-    }
-}
-
-/// The same of the comparison after a restore.
+/// The last step of a region was at work when the doubt arose: the region was decided by that.
 #[test]
 fn no_comparison_that_was_at_work_when_a_member_became_doubted_decides() {
     for steps in 0..60 {
@@ -322,36 +304,6 @@ fn a_scrub_waits_with_the_resync_while_a_member_is_doubted() {
     array.rest().verify();
     assert!(array.status().jobs.is_empty());
     assert!(array.status().superblock.last_scrub.is_some());
-}
-
-/// It had not begun, and waited without a word.
-#[test]
-fn a_rebuild_that_waits_for_a_doubted_member_says_so() {
-    let mut array = Scenario::new("6", 5).start();
-    array.fill().rest().lose(0).sleep();
-    array.command(Command::StopRebuild).expect("it can");
-    array.add();
-    let drives = [array.drive(1), array.drive(2)];
-    let were = drives.map(|drive| copies(&array, drive)[0].clone());
-    for drive in drives {
-        array.world.empty_superblocks(drive, &[0]);
-    }
-    look(&mut array);
-    array.command(Command::StartRebuild).expect("it can");
-    array.sleep();
-    let stopped = |line: &str| {
-        line.contains("JobStopped") && line.contains("Rebuild") && line.contains("Doubted")
-    };
-    assert_eq!(array.world.notes(stopped), 1);
-    for (drive, bytes) in drives.into_iter().zip(&were) {
-        let offset = places(&array, drive)[0];
-        array.world.ssd_mut(drive).rot(offset, bytes);
-        array.world.pasts_are_right(drive);
-    }
-    look(&mut array);
-    array.made_whole();
-    let started = |line: &str| line.contains("JobStarted") && line.contains("Rebuild");
-    assert_eq!(array.world.notes(started), 1);
 }
 
 /// What it writes anew is computed from the members.
