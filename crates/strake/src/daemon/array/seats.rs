@@ -69,8 +69,8 @@ impl Seat {
         }
     }
 
-    /// Is another drive, or a file, at its path now, by what the drives call themselves? A drive that
-    /// says nothing now may be the same. Not to be asked of a device that does not answer:
+    /// Is another drive, or a file, at its path now, by what the drives call themselves? A drive
+    /// that says nothing now may be the same. Not to be asked of a device that does not answer:
     /// some drivers ask the drive.
     pub(crate) fn is_another(&self) -> bool {
         let Some(was) = &self.serial else {
