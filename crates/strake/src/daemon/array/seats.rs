@@ -69,15 +69,15 @@ impl Seat {
         }
     }
 
-    /// Is another drive at its path now, by what the drives call themselves? Files say nothing, and
-    /// one that says nothing now may be the same. Not to be asked of a device that does not answer:
+    /// Is another drive, or a file, at its path now, by what the drives call themselves? A drive
+    /// that says nothing now may be the same. Not to be asked of a device that does not answer:
     /// some drivers ask the drive.
     pub(crate) fn is_another(&self) -> bool {
         let Some(was) = &self.serial else {
             return false;
         };
         let now = sysfs::model_and_serial(&self.device).1;
-        now.is_some_and(|now| now != *was)
+        now.map_or_else(|| self.device.is_file(), |now| now != *was)
     }
 
     /// Is the drive that is at its path now provably the same? Where it has no serial number, what
@@ -334,12 +334,14 @@ mod tests {
 
     /// A drive without a serial number now was taken for another one.
     #[test]
-    fn what_says_nothing_now_is_not_another_drive() {
+    fn a_drive_that_says_nothing_now_is_not_another_one() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let mut seat = seat("a");
         assert!(!seat.is_another(), "nothing is there");
+        seat.device = PathBuf::from("/dev/null");
+        assert!(!seat.is_another(), "it says nothing");
         seat.device = file.path().to_owned();
-        assert!(!seat.is_another());
+        assert!(seat.is_another(), "a file is no drive");
         seat.serial = None;
         assert!(!seat.is_another());
     }
