@@ -1,4 +1,4 @@
-//! Memory that is there before it is needed, so that a thread that serves I/O never waits for any.
+//! Memory that is there before it is needed, so that a thread that serves I/O need not wait for it.
 //!
 //! Where memory is short, a page is had by writing another one back, perhaps to the very array that
 //! waits for the page: both wait for ever. So pools are filled when they are made (`Pool`), and
@@ -8,7 +8,8 @@
 //! Without CAP_IPC_LOCK or a large RLIMIT_MEMLOCK the array serves all the same, and `doctor` says
 //! that memory is not locked.
 //!
-//! Deliberately absent: what the kernel needs for I/O; it has pools of its own.
+//! Deliberately absent: what the kernel needs for I/O. Not all of that has a pool: io_uring may
+//! make a thread for an I/O that would block, and where memory is short that waits.
 
 use std::fs;
 use std::hint::black_box;

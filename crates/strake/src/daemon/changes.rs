@@ -99,7 +99,7 @@ impl Changes {
         by: &'static str,
         keys: Vec<String>,
     ) -> Result<Change<'_>, Failure> {
-        self.begin_within(by, keys, PATIENCE)
+        self.begin(by, keys, false)
     }
 
     /// Takes these keys if nobody has one of them: for what the daemon does by itself, and tries
