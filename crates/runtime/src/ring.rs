@@ -5,11 +5,15 @@
 //! * An entry pushed is submitted exactly once: until [`Ring::wait`], and where the queue is full,
 //!   it waits in `backlog`, in order. There it can still become another one.
 //! * [`Token`] is the only thing that makes or reads a `user_data`.
+//! * Calls that always block go by `calls`, where the ring has it, and their completions come with
+//!   all others.
 //! * The caller that pushes an entry with an address keeps that memory alive until the entry's
 //!   completion is reaped; the ring itself owns no memory.
 //!
 //! Deliberately absent: SQPOLL and IOPOLL. An idle shard sleeps in `io_uring_enter`; a polled ring
 //! carries neither ublk commands nor fsync.
+
+mod calls;
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,9 +21,11 @@ use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
 use io_uring::types::{SubmitArgs, Timespec};
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use crate::error::ServeError;
+use calls::Calls;
+pub(crate) use calls::Open;
 
 /// Entries of the submission queue. What does not fit waits in the backlog.
 const ENTRIES: u32 = 1024;
@@ -27,6 +33,9 @@ const ENTRIES: u32 = 1024;
 const FILES: u32 = 1024;
 /// The kernel registers at most this many buffers (IORING_MAX_REG_BUFFERS).
 const BUFFERS_MAX: usize = 1 << 14;
+
+/// What the bell of the calls that block is called: no token.
+const BELL: u64 = u64::MAX;
 
 /// So long the kernel may take to give the memory of a closed ring back.
 const GIVEN_BACK: Duration = Duration::from_secs(1);
@@ -138,6 +147,17 @@ pub(crate) struct Reaped {
     pub(crate) buffer: Option<u16>,
 }
 
+impl Reaped {
+    fn of(entry: &cqueue::Entry) -> Reaped {
+        Reaped {
+            token: Token::decode(entry.user_data()),
+            result: entry.result(),
+            more: cqueue::more(entry.flags()),
+            buffer: cqueue::buffer_select(entry.flags()),
+        }
+    }
+}
+
 /// How a file is named in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum File {
@@ -179,9 +199,25 @@ pub(crate) struct Ring {
     free_files: Option<Vec<u32>>,
     /// Places given up that entries not yet submitted may still name.
     given_up: Vec<u32>,
+    calls: Option<Calls>,
 }
 
 impl Ring {
+    /// The same ring, and calls that block never make it wait. Where another thread cannot be had
+    /// for them, they may.
+    pub(crate) fn with_calls(mut self) -> Ring {
+        match Calls::new() {
+            Ok(calls) => {
+                self.calls = Some(calls);
+                self.poll_bell();
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a flush may wait for memory, and with it its shard");
+            }
+        }
+        self
+    }
+
     /// [`Ring::new`], which waits a moment where the memory of rings that were closed is not given
     /// back yet: the kernel does that after the close.
     pub(crate) fn made_soon() -> io::Result<Ring> {
@@ -229,6 +265,7 @@ impl Ring {
             pushed: 0,
             free_files,
             given_up: Vec::new(),
+            calls: None,
         })
     }
 
@@ -324,6 +361,17 @@ impl Ring {
         Pushed(self.pushed - 1)
     }
 
+    /// Submits a call that blocks and names no memory, soon.
+    pub(crate) fn push_call(&mut self, token: Token, entry: squeue::Entry, open: Open) {
+        match &mut self.calls {
+            Some(calls) => calls.push(token, entry, open),
+            None => {
+                // SAFETY: it names no memory.
+                unsafe { self.push(token, entry) };
+            }
+        }
+    }
+
     /// Does the kernel not have it yet?
     pub(crate) fn waits(&self, pushed: Pushed) -> bool {
         self.place_of(pushed).is_some()
@@ -351,11 +399,16 @@ impl Ring {
 
     /// Tells of readiness to read, again and again.
     pub(crate) fn poll_readable(&mut self, token: Token, fd: RawFd) {
-        let entry = opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32)
-            .multi(true)
-            .build();
         // SAFETY: a poll names no memory.
-        let _ = unsafe { self.push(token, entry) };
+        let _ = unsafe { self.push(token, readable(fd)) };
+    }
+
+    fn poll_bell(&mut self) {
+        if let Some(calls) = &self.calls {
+            let entry = readable(calls.bell()).user_data(BELL);
+            self.backlog.push_back(entry);
+            self.pushed += 1;
+        }
     }
 
     /// Moves the backlog into the submission queue, as far as there is room.
@@ -403,11 +456,9 @@ impl Ring {
 
     /// Sees to it that the kernel has so many workers for calls that block, at least.
     pub(crate) fn have_workers(&self, least: u32) {
-        let mut now = [0; 2];
-        let submitter = self.ring.submitter();
-        // Kernels before 5.15 have as many as they have.
-        if submitter.register_iowq_max_workers(&mut now).is_ok() && now[0] < least {
-            let _ = submitter.register_iowq_max_workers(&mut [least, 0]);
+        match &self.calls {
+            Some(calls) => calls.have_workers(least),
+            None => raise_workers(&self.ring, least),
         }
     }
 
@@ -431,12 +482,40 @@ impl Ring {
 
     /// Takes every completion that is there.
     pub(crate) fn reap(&mut self, into: &mut Vec<Reaped>) {
-        into.extend(self.ring.completion().map(|entry| Reaped {
-            token: Token::decode(entry.user_data()),
-            result: entry.result(),
-            more: io_uring::cqueue::more(entry.flags()),
-            buffer: io_uring::cqueue::buffer_select(entry.flags()),
-        }));
+        let mut silent = false;
+        for entry in self.ring.completion() {
+            match entry.user_data() {
+                BELL => silent |= !cqueue::more(entry.flags()),
+                _ => into.push(Reaped::of(&entry)),
+            }
+        }
+        let Some(calls) = &mut self.calls else {
+            return;
+        };
+        if silent {
+            calls.hear();
+        }
+        calls.reap(into);
+        if silent {
+            self.poll_bell();
+        }
+    }
+}
+
+/// A poll that tells of readiness to read, again and again.
+fn readable(fd: RawFd) -> squeue::Entry {
+    opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32)
+        .multi(true)
+        .build()
+}
+
+/// Lets the kernel have so many workers at least for what this thread submits.
+fn raise_workers(ring: &IoUring, least: u32) {
+    let mut now = [0; 2];
+    let submitter = ring.submitter();
+    // Kernels before 5.15 have as many as they have.
+    if submitter.register_iowq_max_workers(&mut now).is_ok() && now[0] < least {
+        let _ = submitter.register_iowq_max_workers(&mut [least, 0]);
     }
 }
 

@@ -18,8 +18,8 @@ use crate::memory::cgroup_folders;
 const SPARE: usize = 4;
 /// Of an array beside those of its shards: events, and clients of its export.
 const OF_ARRAY: usize = 2;
-/// Of a shard: its own, and one of the kernel's for I/Os of its ring that may block.
-const OF_SHARD: usize = 2;
+/// Of a shard: its own, the one that submits calls that block, and one of the kernel's for those.
+const OF_SHARD: usize = 3;
 
 /// Begins a thread.
 ///

@@ -154,12 +154,12 @@ const RUNTIME: Crate = Crate {
             uses: &["error"],
         },
         Room {
-            name: "ring",
-            uses: &["error"],
-        },
-        Room {
             name: "spawn",
             uses: &["memory"],
+        },
+        Room {
+            name: "ring",
+            uses: &["error", "spawn"],
         },
         Room {
             name: "member_io",

@@ -58,6 +58,7 @@ pub struct Device {
     kind: Kind,
     info: DeviceInfo,
     at_once: usize,
+    refuses: usize,
     streams: WriteStreams,
     last_error: Mutex<Option<(i32, Instant)>>,
 }
@@ -265,6 +266,10 @@ impl Device {
             path: path.to_owned(),
             file,
             _backing: backing,
+            refuses: match kind {
+                Kind::Block { number, .. } if direct => probe::at_once(number),
+                _ => 0,
+            },
             at_once: match kind {
                 Kind::Block { number, .. } => probe::at_once(number),
                 Kind::File => usize::MAX,
@@ -302,6 +307,12 @@ impl Device {
     /// Bytes that one request can carry, wherever they lie; 0 if that is not known.
     pub(crate) fn at_once(&self) -> usize {
         self.at_once
+    }
+
+    /// So long an I/O may be that the kernel refuses where the device has no room for it
+    /// (RWF_NOWAIT), bytes; 0 for none.
+    pub(crate) fn refuses(&self) -> usize {
+        self.refuses
     }
 
     /// Its write streams.

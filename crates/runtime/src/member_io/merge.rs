@@ -144,6 +144,7 @@ impl MemberIos {
             merged.memory.push(first.memory);
             head.merged = Some(merged);
         }
+        let flag = head.room.flag();
         let merged = head.merged.as_mut().expect("it was just put there");
         if merged.places.len() == PIECES_MOST {
             return false;
@@ -154,10 +155,13 @@ impl MemberIos {
         let memory = merged.memory.as_ptr().cast::<libc::iovec>();
         let (fd, count) = (file.fd(), merged.memory.len() as u32);
         let entry = match span.way {
-            Way::Read => opcode::Readv::new(fd, memory, count).offset(offset).build(),
+            Way::Read => opcode::Readv::new(fd, memory, count)
+                .offset(offset)
+                .rw_flags(flag)
+                .build(),
             Way::Write { fua, stream } => opcode::Writev::new(fd, memory, count)
                 .offset(offset)
-                .rw_flags(write_flags(fua))
+                .rw_flags(write_flags(fua) | flag)
                 .write_stream(stream)
                 .build(),
         };

@@ -30,16 +30,17 @@
 //! Deliberately absent: which errors are worth a repetition, and how often, and which late member
 //! is given up (the engine decides), and cancellation (a device that hangs ignores it).
 
+mod entries;
 pub(crate) mod limiter;
 mod merge;
 pub(crate) mod raw;
+mod room;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use io_uring::{opcode, squeue, types};
 use strake_engine::buffers::{Buf, Slice};
 use strake_engine::event::*;
 use strake_engine::units::*;
@@ -49,14 +50,14 @@ use crate::device::{Device, Kind};
 use crate::member_io::limiter::{Call, Limiter};
 use crate::memory::buffers::{Registered, Slab};
 use crate::ring::{File, Pushed, Ring, Token};
+use entries::{TRANSFER_MAX, entry, write_flags};
 use merge::{Merged, Newest};
+use room::Room;
 
 /// Zeros are written in parts of this size where a device cannot zero ranges by itself.
 const ZERO_PART: usize = 1 << 18;
 /// Slowest speed at which a device may zero or deallocate a range before it counts as stalled.
 const ZERO_BYTES_PER_S: u64 = 32 << 20;
-/// The kernel moves at most this much in one entry (it cuts at 2 GiB less a page).
-const TRANSFER_MAX: usize = 1 << 30;
 
 /// Which machine of the shard's thread asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +87,8 @@ struct Attached {
     file: File,
     eio_grace: EioGrace,
     newest: Option<Newest>,
+    /// As [`Device::refuses`], until the kernel says otherwise.
+    refuses: usize,
 }
 
 #[derive(Debug)]
@@ -114,14 +117,13 @@ enum Work {
         done: usize,
     },
     Flush,
-    /// `fallocate` with `mode`.
+    /// `fallocate` with [`PUNCH`].
     Range {
         offset: u64,
         len: u64,
-        mode: i32,
         discard: bool,
     },
-    /// Zeros written the hard way, `done` of `len`.
+    /// Zeros written the hard way, `done` of `len`, in parts.
     Zeros {
         offset: u64,
         len: u64,
@@ -130,6 +132,14 @@ enum Work {
 }
 
 impl Work {
+    /// The pages that it fills, if it is a read in place.
+    fn borrowed(&self) -> Option<BorrowedPages> {
+        match self {
+            Work::ReadInPlace { borrowed, .. } => Some(*borrowed),
+            _ => None,
+        }
+    }
+
     /// `lent`: what a read in place fills.
     fn of(kind: IoKind, borrowed: Option<BorrowedPages>, device: &Device) -> Work {
         match kind {
@@ -173,13 +183,11 @@ impl Work {
             IoKind::WriteZeroes { offset, len } => Work::Range {
                 offset,
                 len,
-                mode: PUNCH,
                 discard: false,
             },
             IoKind::Discard { offset, len } => Work::Range {
                 offset,
                 len,
-                mode: PUNCH,
                 discard: true,
             },
         }
@@ -213,6 +221,7 @@ struct Flight {
     verdict_at: Option<Time>,
     /// Others go with it.
     merged: Option<Box<Merged>>,
+    room: Room,
 }
 
 /// Later than any deadline.
@@ -238,6 +247,8 @@ pub(crate) struct MemberIos {
     retry_policy: RetryPolicy,
     /// How many wait to be tried again.
     pausing: usize,
+    /// Those that wait for room on their device.
+    without_room: VecDeque<u32>,
     /// Pages that the kernel has let go of.
     given_back: Vec<BorrowedPages>,
     /// What became of I/Os that were tried again.
@@ -253,7 +264,6 @@ pub(crate) struct MemberIos {
 }
 
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 
 impl MemberIos {
     /// An empty table; `registered` lists the ring's buffers (none where the kernel refused).
@@ -270,6 +280,7 @@ impl MemberIos {
             overdue: Vec::new(),
             retry_policy: RetryPolicy::new(timeout.as_nanos() as u64),
             pausing: 0,
+            without_room: VecDeque::new(),
             given_back: Vec::new(),
             retried: Vec::new(),
             merges: false,
@@ -318,16 +329,16 @@ impl MemberIos {
         self.overdue.pop()
     }
 
-    /// I/Os without a reaped completion, abandoned or not; an I/O that only waits for a retry does
-    /// not count.
+    /// I/Os without a reaped completion, abandoned or not; an I/O that only waits for a retry, or
+    /// for room on its device, does not count.
     pub(crate) fn in_flight(&self) -> usize {
-        self.flights.len() - self.pausing
+        self.flights.len() - self.pausing - self.without_room.len()
     }
 
     /// Devices with I/O that the kernel has not ended.
     pub(crate) fn held_up(&mut self) -> Vec<PathBuf> {
         let flights = self.flights.iter_mut().map(|(_, flight)| flight);
-        let there = flights.filter(|flight| flight.pauses.is_none());
+        let there = flights.filter(|flight| flight.is_in_the_kernel());
         there.map(|f| f.device.path().to_owned()).collect()
     }
 
@@ -339,11 +350,13 @@ impl MemberIos {
     /// Makes a device known.
     pub(crate) fn attach(&mut self, ring: &mut Ring, id: DeviceId, device: Arc<Device>) {
         let file = ring.register_file(device.raw_fd());
+        let refuses = device.refuses();
         let attached = Attached {
             device,
             file,
             eio_grace: EioGrace::default(),
             newest: None,
+            refuses,
         };
         self.attached.insert(id, attached);
         // Files are read and written by workers, too: more of them than CPUs only get in each
@@ -403,6 +416,7 @@ impl MemberIos {
             Work::Range { .. } => Some(Call::Range),
             _ => None,
         };
+        let room = Room::of(&work, attached.refuses);
         let (device, file) = (Arc::clone(&attached.device), attached.file);
         // Between release and completion a registered index could come to mean another device;
         // continuations use the descriptor, which the flight keeps open.
@@ -424,18 +438,19 @@ impl MemberIos {
             pauses: None,
             verdict_at: None,
             merged: None,
+            room,
         });
         if !self.join(ring, place, now)
             && call.is_none_or(|call| self.limiter.enter(io.device, call, place))
+            && let Some(pushed) = self.begin(ring, place, file, now)
         {
-            let pushed = self.begin(ring, place, file, now);
             self.may_be_joined(place, pushed);
         }
         None
     }
 
     /// Gives an I/O to the kernel; its deadline begins.
-    fn begin(&mut self, ring: &mut Ring, place: u32, file: File, now: Time) -> Pushed {
+    fn begin(&mut self, ring: &mut Ring, place: u32, file: File, now: Time) -> Option<Pushed> {
         self.due(place, now);
         self.submit(ring, place, file)
     }
@@ -524,16 +539,26 @@ impl MemberIos {
         }
     }
 
-    /// Submits what a flight still has to do, on `file`.
-    fn submit(&mut self, ring: &mut Ring, place: u32, file: File) -> Pushed {
+    /// Submits what a flight still has to do, on `file`. Returns the place in the ring where others
+    /// may join it.
+    fn submit(&mut self, ring: &mut Ring, place: u32, file: File) -> Option<Pushed> {
         let flight = self
             .flights
             .get_mut(place)
             .expect("a flight is submitted while it is in the table");
-        let entry = entry(&mut flight.work, file, &self.registered, &self.zeros);
+        let how = (flight.room.flag(), flight.part());
+        let is_call = matches!(flight.work, Work::Flush | Work::Range { .. });
+        // Files are registered with the ring for reads and writes.
+        let file = if is_call { flight.file } else { file };
+        let entry = entry(&mut flight.work, file, how, &self.registered, &self.zeros);
+        if is_call {
+            let device = Arc::clone(&flight.device);
+            ring.push_call(Token::Member(place), entry, device);
+            return None;
+        }
         // SAFETY: the memory named is that of `flight.work` (or `self.zeros`), which stays in the
         // table until the completion is reaped; `drop` leaks it if that never happens.
-        unsafe { ring.push(Token::Member(place), entry) }
+        Some(unsafe { ring.push(Token::Member(place), entry) })
     }
 
     /// A completion was reaped: what is over is added to `finished`.
@@ -546,9 +571,13 @@ impl MemberIos {
         finished: &mut Vec<Finished>,
     ) {
         let flight = (self.flights.get_mut(place)).expect("a completion belongs to a flight");
+        let device = flight.id;
         match flight.merged.take() {
             Some(merged) => self.part(ring, merged, result, now, finished),
             None => finished.extend(self.finish_one(ring, place, result, now)),
+        }
+        if result != -libc::EAGAIN && !self.without_room.is_empty() {
+            self.has_room(ring, device, now, finished);
         }
     }
 
@@ -560,6 +589,9 @@ impl MemberIos {
         result: i32,
         now: Time,
     ) -> Option<Finished> {
+        if result < 0 && self.was_refused(ring, place, result) {
+            return None;
+        }
         let flight = self
             .flights
             .get_mut(place)
@@ -604,9 +636,7 @@ impl MemberIos {
                 .file;
             self.begin(ring, next, file, now);
         }
-        if let Work::ReadInPlace { borrowed, .. } = flight.work {
-            self.given_back.push(borrowed);
-        }
+        self.given_back.extend(flight.work.borrowed());
         if flight.abandoned {
             tracing::debug!(device = %flight.device.path().display(), "an abandoned I/O came back");
             return None;
@@ -685,8 +715,12 @@ impl MemberIos {
         self.give_up_turns(now, finished);
     }
 
-    /// Answers what waits behind calls that never come back, and would wait as long.
+    /// Answers what waits behind calls that never come back, and would wait as long; forgets what
+    /// was answered and the kernel does not have.
     fn give_up_turns(&mut self, now: Time, finished: &mut Vec<Finished>) {
+        if !self.without_room.is_empty() {
+            self.forget_abandoned();
+        }
         let flights = &mut self.flights;
         let stuck = |place| flights.get_mut(place).is_none_or(|flight| flight.abandoned);
         for place in self.limiter.give_up(stuck) {
@@ -712,8 +746,8 @@ impl Drop for MemberIos {
         let count = self.in_flight();
         if count > 0 {
             tracing::warn!(count, "I/O never came back: its memory is not used again");
-            // What waits to be tried again, or to be told, the kernel does not have.
-            let there = |flight: &&mut Flight| flight.pauses.is_none();
+            // What waits to be tried again, to be told, or for room, the kernel does not have.
+            let there = |flight: &&mut Flight| flight.is_in_the_kernel();
             for flight in self
                 .flights
                 .iter_mut()
@@ -738,6 +772,11 @@ enum Step {
 }
 
 impl Flight {
+    /// Does the kernel have it, as far as its answers say?
+    fn is_in_the_kernel(&self) -> bool {
+        self.pauses.is_none() && !matches!(self.room, Room::Missing(_))
+    }
+
     /// Why nothing is heard of it.
     fn timeout_error(&self) -> IoError {
         self.device.why_gone().unwrap_or(IoError::TimedOut)
@@ -838,22 +877,12 @@ impl Flight {
                 return Step::Again;
             }
             Work::Range { discard: true, .. } if unsupported => return Step::Done(Ok(())),
-            Work::Range {
-                offset,
-                len,
-                ref mut mode,
-                ..
-            } if unsupported => {
-                let block = matches!(self.device.kind(), Kind::Block { .. });
-                if *mode == PUNCH && block {
-                    *mode = ZERO_RANGE;
-                } else {
-                    self.work = Work::Zeros {
-                        offset,
-                        len,
-                        done: 0,
-                    };
-                }
+            // Not ZERO_RANGE: there the kernel writes the zeros, with memory that what is swapped
+            // out to this array may hold.
+            Work::Range { offset, len, .. } if unsupported => {
+                let done = 0;
+                self.work = Work::Zeros { offset, len, done };
+                self.room = Room::of(&self.work, self.device.refuses());
                 return Step::Again;
             }
             _ => {}
@@ -870,104 +899,6 @@ impl Flight {
         };
         Step::Done(Err(error))
     }
-}
-
-/// The ring entry for what is left of `work`.
-fn entry(work: &mut Work, file: File, registered: &Registered, zeros: &Slice) -> squeue::Entry {
-    let fd = file.fd();
-    let built = match work {
-        Work::Read {
-            offset,
-            buf,
-            start,
-            len,
-            done,
-        } => {
-            let index = registered.index(buf);
-            let rest = &mut buf.bytes_mut()[*start + *done..*start + *len];
-            let (base, count, at) = (
-                rest.as_mut_ptr(),
-                transfer(rest.len()),
-                *offset + *done as u64,
-            );
-            match index {
-                Some(index) => opcode::ReadFixed::new(fd, base, count, index)
-                    .offset(at)
-                    .build(),
-                None => opcode::Read::new(fd, base, count).offset(at).build(),
-            }
-        }
-        Work::ReadInPlace {
-            offset,
-            borrowed,
-            at,
-            len,
-            done,
-        } => {
-            // A request's pages have no address of ours: they begin at 0.
-            let base = (*at + *done as u64) as usize as *mut u8;
-            opcode::ReadFixed::new(fd, base, transfer(*len - *done), borrowed.index)
-                .offset(*offset + *done as u64)
-                .build()
-        }
-        Work::Write {
-            offset,
-            data,
-            fua,
-            stream,
-            done,
-        } => {
-            let index = registered.index(&data.buf);
-            let rest = &data.bytes()[*done..];
-            let how = (write_flags(*fua), *stream);
-            write_entry(fd, rest, index, *offset + *done as u64, how)
-        }
-        Work::Flush => opcode::Fsync::new(fd)
-            .flags(types::FsyncFlags::DATASYNC)
-            .build(),
-        Work::Range {
-            offset, len, mode, ..
-        } => opcode::Fallocate::new(fd, *len)
-            .offset(*offset)
-            .mode(*mode)
-            .build(),
-        Work::Zeros { offset, len, done } => {
-            let part = (*len - *done).min(zeros.len as u64) as usize;
-            write_entry(fd, &zeros.bytes()[..part], None, *offset + *done, (0, 0))
-        }
-    };
-    file.mark(built)
-}
-
-fn write_flags(fua: bool) -> i32 {
-    if fua { libc::RWF_DSYNC } else { 0 }
-}
-
-/// `how`: its flags, and its write stream.
-fn write_entry(
-    fd: types::Fd,
-    bytes: &[u8],
-    index: Option<u16>,
-    at: u64,
-    (flags, stream): (i32, u8),
-) -> squeue::Entry {
-    let (base, count) = (bytes.as_ptr(), transfer(bytes.len()));
-    match index {
-        Some(index) => opcode::WriteFixed::new(fd, base, count, index)
-            .offset(at)
-            .rw_flags(flags)
-            .write_stream(stream)
-            .build(),
-        None => opcode::Write::new(fd, base, count)
-            .offset(at)
-            .rw_flags(flags)
-            .write_stream(stream)
-            .build(),
-    }
-}
-
-fn transfer(len: usize) -> u32 {
-    len.min(TRANSFER_MAX) as u32
 }
 
 #[cfg(test)]

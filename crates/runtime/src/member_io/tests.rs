@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
+use std::time::Instant;
 
 use super::*;
 use crate::clock::Clock;
@@ -92,11 +93,13 @@ pub(super) struct Bench {
     pub(super) ios: MemberIos,
     pub(super) pool: Pool,
     pub(super) clock: Clock,
+    /// What the kernel answered and `reap` has not returned.
+    reaped: Vec<Reaped>,
 }
 
 impl Bench {
     pub(super) fn new(path: &std::path::Path, timeout: Duration) -> Bench {
-        let mut ring = Ring::new().expect("io_uring");
+        let mut ring = Ring::new().expect("io_uring").with_calls();
         let pool = Pool::new(&[(4096, 4), (65536, 16)]);
         let registered = Registered::of(&[pool.addresses()]);
         // SAFETY: the pool is moved into the bench and dropped after the ring.
@@ -109,6 +112,7 @@ impl Bench {
             ios,
             pool,
             clock: Clock::start(),
+            reaped: Vec::new(),
         }
     }
 
@@ -124,14 +128,16 @@ impl Bench {
 
     /// The kernel's next answer: to which flight, and what.
     pub(super) fn reap(&mut self) -> (u32, i32) {
-        let mut reaped: Vec<Reaped> = Vec::new();
-        while reaped.is_empty() {
-            self.ring.wait(None).expect("wait");
-            self.ring.reap(&mut reaped);
+        let give_up = Instant::now() + Duration::from_secs(60);
+        while self.reaped.is_empty() {
+            assert!(Instant::now() < give_up, "nothing came back");
+            self.ring.wait(Some(Duration::from_secs(1))).expect("wait");
+            self.ring.reap(&mut self.reaped);
         }
-        match reaped[0].token {
-            Token::Member(place) => (place, reaped[0].result),
-            _ => panic!("{reaped:?}"),
+        let first = self.reaped.remove(0);
+        match first.token {
+            Token::Member(place) => (place, first.result),
+            _ => panic!("{first:?}"),
         }
     }
 
@@ -683,8 +689,14 @@ fn the_kernel_is_told_the_stream_of_each_write() {
     const AT: usize = 44;
     let told = |work: &mut Work| {
         let zeros = Slice::new(Buf::zeroed(4096), 0, 4096);
-        let entry = entry(work, File::Plain(0), &Registered::default(), &zeros);
-        let entry: *const squeue::Entry = &raw const entry;
+        let entry = entry(
+            work,
+            File::Plain(0),
+            (0, TRANSFER_MAX),
+            &Registered::default(),
+            &zeros,
+        );
+        let entry: *const io_uring::squeue::Entry = &raw const entry;
         // SAFETY: an entry is a submission entry of the kernel, 64 bytes.
         unsafe { entry.cast::<u8>().add(AT).read() }
     };

@@ -12,8 +12,8 @@ use crate::error::ServeError;
 const SPARE: u64 = 24;
 /// Those of them that clients of arrays leave to the API and to devices that are looked at.
 const NOT_FOR_CLIENTS: u64 = 16;
-/// Of each thread: its ring and its eventfd.
-const OF_THREAD: u64 = 2;
+/// Of each thread: its two rings, and an eventfd for each.
+const OF_THREAD: u64 = 4;
 /// Of an array besides: the watch, and what its export opens.
 const OF_ARRAY: u64 = 4;
 

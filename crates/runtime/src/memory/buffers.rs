@@ -148,6 +148,11 @@ impl<T> Slab<T> {
     }
 
     /// Looks at a thing.
+    pub(crate) fn get(&self, place: u32) -> Option<&T> {
+        self.places.get(place as usize)?.as_ref()
+    }
+
+    /// The same, to change it.
     pub(crate) fn get_mut(&mut self, place: u32) -> Option<&mut T> {
         self.places.get_mut(place as usize)?.as_mut()
     }
@@ -166,6 +171,14 @@ impl<T> Slab<T> {
     }
 
     /// All of them, with their places.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.places
+            .iter()
+            .enumerate()
+            .filter_map(|(place, thing)| Some((place as u32, thing.as_ref()?)))
+    }
+
+    /// The same, to change them.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         self.places
             .iter_mut()

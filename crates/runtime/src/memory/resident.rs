@@ -8,8 +8,10 @@
 //! Without CAP_IPC_LOCK or a large RLIMIT_MEMLOCK the array serves all the same, and `doctor` says
 //! that memory is not locked.
 //!
-//! Deliberately absent: what the kernel needs for I/O. Not all of that has a pool: io_uring may
-//! make a thread for an I/O that would block, and where memory is short that waits.
+//! The kernel's threads for I/O that would block are had elsewhere, too: reads and writes are
+//! refused instead (`member_io::room`), and another thread submits calls (`ring::calls`).
+//!
+//! Deliberately absent: what the kernel allocates in a device's driver. Not all of that has a pool.
 
 use std::fs;
 use std::hint::black_box;
@@ -17,8 +19,8 @@ use std::io::Error;
 
 use rustix::mm::Advice;
 
-/// Heap that a shard finds free, bytes: three times what its tables grow to under the heaviest load
-/// that was measured.
+/// Heap that a shard finds free when it begins, bytes: more than twice what its tables grow by
+/// under the heaviest load that was measured (small and long writes at a depth of 64).
 const HEAP: usize = 2 << 20;
 /// It is had in pieces that the allocator does not map one by one, bytes.
 const PIECE: usize = 64 << 10;
@@ -36,6 +38,8 @@ pub(crate) fn lock_memory() {
     for (parameter, value) in [
         (libc::M_MMAP_THRESHOLD, MAPPED),
         (libc::M_TRIM_THRESHOLD, KEPT),
+        // Of the heap of a thread other than the first, this is what is kept.
+        (libc::M_TOP_PAD, KEPT),
     ] {
         // SAFETY: mallopt takes no pointers and changes no memory content.
         unsafe { libc::mallopt(parameter, value) };
@@ -77,7 +81,7 @@ fn of_a_file(line: &str) -> Option<(*mut libc::c_void, usize)> {
     })
 }
 
-/// Takes the calling thread's stack, and heap for what it will allocate.
+/// Takes the calling thread's stack, and heap for what it will allocate from now on.
 pub(crate) fn have_stack_and_heap() {
     touch_stack();
     let pieces: Vec<Vec<u8>> = (0..HEAP / PIECE).map(|_| vec![1; PIECE]).collect();

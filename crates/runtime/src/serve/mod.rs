@@ -763,9 +763,9 @@ impl ThreadStart {
                 let _guard = EndProcessOnPanic;
                 pin(start.pinning.cpus(index));
                 declare_io_flusher();
-                have_stack_and_heap();
                 match start.worker(ShardNo(index), peers, control, mail) {
                     Ok(worker) => {
+                        have_stack_and_heap();
                         let _ = ready.send(Ok(()));
                         drop((start, ready));
                         let busy = worker.run();
@@ -801,6 +801,7 @@ impl ThreadStart {
         let queue_memory = queue_memory.map(|m| m.ok_or_else(short)).transpose()?;
         let client_memory = self.client_memory[usize::from(index.0)].clone();
         let ring = Ring::made_soon().map_err(|error| no_io_uring(&error))?;
+        let ring = ring.with_calls();
         let pools: Vec<&[(usize, usize)]> = [
             Some(pool.addresses()),
             queue_memory.as_ref().map(ublk::QueueMemory::addresses),
