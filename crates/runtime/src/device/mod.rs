@@ -267,7 +267,7 @@ impl Device {
             file,
             _backing: backing,
             refuses: match kind {
-                Kind::Block { number, .. } if direct => probe::at_once(number),
+                Kind::Block { number, .. } if direct => probe::refuses(number),
                 _ => 0,
             },
             at_once: match kind {

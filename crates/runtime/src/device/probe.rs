@@ -85,6 +85,19 @@ pub(super) fn at_once(number: u64) -> usize {
     at_once_of(&sysfs(number)).unwrap_or(0)
 }
 
+/// Bytes that an I/O may have so that the kernel carries it as one request, wherever it begins
+/// within a page of memory; whole pages, so that the next part begins on a block again. 0 where
+/// that is not known.
+pub(super) fn refuses(number: u64) -> usize {
+    refuses_of(&sysfs(number)).unwrap_or(0)
+}
+
+fn refuses_of(sysfs: &Path) -> Option<usize> {
+    let segments: usize = queue(sysfs, "max_segments")?.parse().ok()?;
+    let bytes = at_once_of(sysfs)?.min(segments.saturating_sub(1).saturating_mul(PAGE));
+    Some(bytes - bytes % PAGE)
+}
+
 /// A drive, or a path to one: not one that the kernel makes of memory, files or other devices
 /// (loop, brd, zram, nbd, device mapper, md), since there the CPU copies the data or has read it.
 fn is_hardware(sysfs: &Path) -> bool {
@@ -226,9 +239,22 @@ mod tests {
         assert_eq!(at_once_of(dir.path()), None, "it may depend on the place");
         tell("chunk_sectors", "0\n");
         assert_eq!(at_once_of(dir.path()), Some(127 * 4096));
+        assert_eq!(refuses_of(dir.path()), Some(126 * 4096));
         tell("max_sectors_kb", "128\n");
         assert_eq!(at_once_of(dir.path()), Some(128 << 10));
+        assert_eq!(refuses_of(dir.path()), Some(128 << 10));
+        tell("max_sectors_kb", "127\n");
+        assert_eq!(
+            refuses_of(dir.path()),
+            Some(124 << 10),
+            "parts of whole pages"
+        );
+        tell("max_segments", "1\n");
+        assert_eq!(refuses_of(dir.path()), Some(0));
         tell("chunk_sectors", "256\n");
-        assert_eq!(at_once_of(dir.path()), None);
+        assert_eq!(
+            (at_once_of(dir.path()), refuses_of(dir.path())),
+            (None, None)
+        );
     }
 }

@@ -20,8 +20,9 @@
 //! Invariants: every I/O started is completed to the engine exactly once; a short transfer is
 //! continued where it stopped; a device that answers nothing costs its own deadline, never a hang
 //! and no other I/O's deadline: calls that block wait for the `limiter`, and their deadline begins
-//! when the kernel gets them. Deadlines count in the time in which the thread ran
-//! (`strake_engine::Pulse`): a process that is stopped, or gets no CPU, reaches none of them.
+//! when the kernel, or the thread that submits them, gets them. Deadlines count in the time in
+//! which the thread ran (`strake_engine::Pulse`): a process that is stopped, or gets no CPU,
+//! reaches none of them.
 //!
 //! **An I/O of an array that outlasts its deadline** is reported ([`MemberIos::overdue`]) and stays
 //! as it is until the array has decided ([`MemberIos::judged`]): completed if the kernel answers
@@ -442,6 +443,7 @@ impl MemberIos {
         });
         if !self.join(ring, place, now)
             && call.is_none_or(|call| self.limiter.enter(io.device, call, place))
+            && !self.lines_up(place, now)
             && let Some(pushed) = self.begin(ring, place, file, now)
         {
             self.may_be_joined(place, pushed);
@@ -576,7 +578,8 @@ impl MemberIos {
             Some(merged) => self.part(ring, merged, result, now, finished),
             None => finished.extend(self.finish_one(ring, place, result, now)),
         }
-        if result != -libc::EAGAIN && !self.without_room.is_empty() {
+        let refused = result == -libc::EAGAIN && self.is_at_work(device, None);
+        if !refused && !self.without_room.is_empty() {
             self.has_room(ring, device, now, finished);
         }
     }

@@ -9,6 +9,8 @@
 //! Invariants:
 //! * While an I/O waits here, the kernel has another one of its device; the answer to that one
 //!   ends the wait. Nothing waits here for time to pass.
+//! * Each device takes them in their order: what begins lines up behind what waits, and what is
+//!   refused once more stays the first.
 //! * The deadline of what waits goes on.
 //! * An I/O that is longer than one request to its device goes in parts, one after the other: the
 //!   kernel refuses what it would have to split.
@@ -81,7 +83,7 @@ impl MemberIos {
             return false;
         }
         let room = match -result {
-            libc::EAGAIN if refusals < REFUSALS_MOST && self.is_ahead(place) => {
+            libc::EAGAIN if refusals < REFUSALS_MOST && self.is_at_work(id, Some(place)) => {
                 Room::Missing(refusals + 1)
             }
             libc::EAGAIN => Room::Awaited,
@@ -97,7 +99,8 @@ impl MemberIos {
         let flight = self.flights.get_mut(place).expect("it is in the table");
         flight.room = room;
         match room {
-            Room::Missing(_) => self.without_room.push_back(place),
+            Room::Missing(1) => self.without_room.push_back(place),
+            Room::Missing(_) => self.without_room.push_front(place),
             Room::Asked(_) | Room::Awaited => {
                 self.submit(ring, place, file);
             }
@@ -105,15 +108,31 @@ impl MemberIos {
         true
     }
 
-    /// Does the kernel have another I/O of its device, and its answer makes room?
-    fn is_ahead(&self, place: u32) -> bool {
-        let id = self.flights.get(place).map(|flight| flight.id);
-        (self.flights.iter()).any(|(other, flight)| {
-            other != place && Some(flight.id) == id && !flight.blocks && flight.is_in_the_kernel()
+    /// Lets an I/O that begins wait behind others of its device. False if none waits.
+    pub(super) fn lines_up(&mut self, place: u32, now: Time) -> bool {
+        let flight = self.flights.get(place).expect("it is in the table");
+        let (id, room) = (flight.id, flight.room);
+        let waits = |&place: &u32| self.flights.get(place).is_some_and(|f| f.id == id);
+        let lines_up = room == Room::Asked(0) && self.without_room.iter().any(waits);
+        if lines_up {
+            self.due(place, now);
+            let flight = self.flights.get_mut(place).expect("it is in the table");
+            flight.room = Room::Missing(1);
+            self.without_room.push_back(place);
+        }
+        lines_up
+    }
+
+    /// Does the kernel have an I/O of the device, other than this one? Its answer makes room.
+    pub(super) fn is_at_work(&self, device: DeviceId, but: Option<u32>) -> bool {
+        (self.flights.iter()).any(|(place, flight)| {
+            let other = Some(place) != but && flight.id == device;
+            other && !flight.blocks && flight.is_in_the_kernel()
         })
     }
 
-    /// A device has answered: the first I/O that waits for room there is given to it.
+    /// A device has answered, or has nothing to do: the first I/O that waits for room there is
+    /// given to it.
     pub(super) fn has_room(
         &mut self,
         ring: &mut Ring,
@@ -227,6 +246,44 @@ mod tests {
         assert_eq!(answer(&mut bench).len(), 1);
         assert_eq!(answer(&mut bench).len(), 1);
         assert_eq!((bench.ios.in_flight(), bench.ios.flights.len()), (0, 0));
+    }
+
+    #[test]
+    fn nothing_waits_for_a_device_that_has_nothing_to_do() {
+        let file = member(1 << 20);
+        let mut bench = bench(file.path(), Duration::from_secs(60));
+        (0..3).for_each(|io| read(&mut bench, io));
+        refuse(&mut bench);
+        refuse(&mut bench);
+        let (last, _) = bench.reap();
+        bench.ios.release(&mut bench.ring, ID);
+        let over = bench.finish(last, -libc::EAGAIN);
+        assert_eq!(over.len(), 3);
+        assert_eq!(bench.ios.flights.len(), 0);
+    }
+
+    #[test]
+    fn what_begins_lines_up_and_what_is_refused_again_stays_the_first() {
+        let file = member(1 << 20);
+        let mut bench = bench(file.path(), Duration::from_secs(60));
+        (0..3).for_each(|io| read(&mut bench, io));
+        let first = refuse(&mut bench);
+        read(&mut bench, 3);
+        assert_eq!(
+            bench.ios.in_flight(),
+            2,
+            "the fourth waits behind the first"
+        );
+        assert_eq!(answer(&mut bench)[0].io, IoId(1));
+        assert_eq!(bench.reap().0, 2);
+        assert_eq!(refuse(&mut bench), first);
+        assert_eq!(bench.finish(2, LEN as i32).len(), 1);
+        let ios: Vec<_> = (0..2)
+            .flat_map(|_| answer(&mut bench))
+            .map(|one| one.io)
+            .collect();
+        assert_eq!(ios, [IoId(0), IoId(3)]);
+        assert_eq!(bench.ios.flights.len(), 0);
     }
 
     #[test]

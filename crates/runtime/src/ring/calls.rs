@@ -12,7 +12,8 @@
 //!   calls go on one after the other while no further one can be made.
 //! * An entry names no memory, and its file stays open until the kernel has the entry.
 //!
-//! Deliberately absent: limits (`member_io::limiter`), and deadlines.
+//! Deliberately absent: limits (`member_io::limiter`), and deadlines: they begin when this thread
+//! is given the entry, so that a thread that waits for memory looks like a device that hangs.
 
 use std::any::Any;
 use std::io;
@@ -58,6 +59,8 @@ struct Queue {
     entries: Vec<(squeue::Entry, Open)>,
     workers: u32,
     over: bool,
+    /// The thread has nothing to do.
+    idle: bool,
 }
 
 impl Calls {
@@ -119,10 +122,14 @@ impl Calls {
 
 impl Drop for Calls {
     fn drop(&mut self) {
-        self.shared.queue().over = true;
+        let mut queue = self.shared.queue();
+        queue.over = true;
+        let idle = queue.idle;
+        drop(queue);
         self.shared.changed.notify_one();
-        // A call that hangs keeps the thread from its end.
-        if self.under_way == 0
+        // A call that hangs, or memory that is short, keeps the thread from its end.
+        if idle
+            && self.under_way == 0
             && let Some(thread) = self.thread.take()
         {
             let _ = thread.join();
@@ -144,6 +151,7 @@ impl Shared {
         let (mut taken, mut workers) = (Vec::new(), 0);
         loop {
             let mut queue = self.queue();
+            queue.idle = true;
             while queue.entries.is_empty() && queue.workers == workers && !queue.over {
                 queue = self
                     .changed
@@ -153,6 +161,7 @@ impl Shared {
             if queue.over {
                 return;
             }
+            queue.idle = false;
             std::mem::swap(&mut queue.entries, &mut taken);
             let wanted = queue.workers;
             drop(queue);
@@ -171,11 +180,14 @@ impl Shared {
         // is taken from the queue before the next one is put there, so that there is room.
         let pushed = unsafe { self.ring.submission_shared().push(entry) };
         pushed.expect("the queue is empty");
+        let mut told = false;
         loop {
             match quiet(self.ring.submit()) {
                 Ok(Some(count)) if count > 0 => return,
-                Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "a call that blocks is not submitted yet"),
+                Err(error) if !std::mem::replace(&mut told, true) => {
+                    tracing::warn!(%error, "a call that blocks is not submitted yet");
+                }
+                Ok(_) | Err(_) => {}
             }
             if self.queue().over {
                 return;
