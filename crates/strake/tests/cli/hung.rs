@@ -761,7 +761,8 @@ fn a_daemon_and_commands_without_one_end_although_the_state_folder_hangs() {
     let all = all_within(&rig, 60, &changes);
     freezer.thaw();
     for (run, args) in all.iter().zip(changes) {
-        let done = [0, 7, 9].contains(&run.code);
+        // 8: `show` finds nothing more of what `destroy` wipes beside it.
+        let done = [0, 7, 8, 9].contains(&run.code);
         assert!(done || run.err.contains(&folder), "{args:?}: {run:?}");
         if matches!(args[0], "rename" | "destroy") {
             let said = format!("{}{}", run.out, run.err);
