@@ -4,7 +4,8 @@
 //! Invariants:
 //! * An entry pushed is submitted exactly once: until [`Ring::wait`], and where the queue is full,
 //!   it waits in `backlog`, in order. There it can still become another one.
-//! * [`Token`] is the only thing that makes or reads a `user_data`.
+//! * [`Token`] is the only thing that makes or reads a `user_data`, but for two that are the ring's
+//!   own: its bell, and the first entry of `calls`.
 //! * Calls that always block go by `calls`, where the ring has it, and their completions come with
 //!   all others.
 //! * The caller that pushes an entry with an address keeps that memory alive until the entry's

@@ -11,7 +11,8 @@
 //! The kernel's threads for I/O that would block are had elsewhere, too: reads and writes are
 //! refused instead (`member_io::room`), and another thread submits calls (`ring::calls`).
 //!
-//! Deliberately absent: what the kernel allocates in a device's driver. Not all of that has a pool.
+//! Deliberately absent: what the kernel allocates for each I/O, in io_uring and in a device's
+//! driver. Not all of that has a pool.
 
 use std::fs;
 use std::hint::black_box;
