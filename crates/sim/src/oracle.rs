@@ -106,6 +106,18 @@ struct Entry {
     mixes: bool,
 }
 
+/// What a reader sees of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saw {
+    /// Its content: each reader from now on sees the same.
+    Content,
+    /// One of copies that may differ, which the array leaves as they are: what a crash left open
+    /// stays open.
+    OneCopy,
+    /// Nothing is demanded.
+    Anything,
+}
+
 /// A write that was announced and not yet settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
@@ -435,9 +447,9 @@ impl Oracle {
     /// # Errors
     /// The first block that holds what it cannot.
     pub fn seen(&mut self, moment: Moment, first: u64, bytes: &[u8]) -> Result<(), Mismatch> {
-        self.seen_but(moment, first, bytes, &[])
+        self.seen_but(moment, first, bytes, |_| Saw::Content)
     }
-    /// The same, without a look at some of the blocks.
+    /// The same, where a block may show less than its content.
     ///
     /// # Errors
     /// The first other block that holds what it cannot.
@@ -446,12 +458,14 @@ impl Oracle {
         moment: Moment,
         first: u64,
         bytes: &[u8],
-        but: &[u64],
+        saw: impl Fn(u64) -> Saw,
     ) -> Result<(), Mismatch> {
         self.readers.remove(&moment);
         for (block, bytes) in (first..).zip(bytes.chunks(self.block_bytes)) {
-            if !but.contains(&block) {
-                self.check(block, moment, bytes)?;
+            match saw(block) {
+                Saw::Anything => {}
+                Saw::OneCopy if self.is_possible(block, moment, bytes) => {}
+                Saw::Content | Saw::OneCopy => self.check(block, moment, bytes)?,
             }
         }
         Ok(())
@@ -474,10 +488,7 @@ impl Oracle {
 
     /// Would a reader that asks now be right to see this?
     pub fn allows(&self, block: u64, bytes: &[u8]) -> bool {
-        let entries = &self.blocks[block as usize];
-        let mut seen = entries.iter().filter(|e| e.hidden == NEVER);
-        seen.any(|e| self.fits(e.version, block, 0, bytes))
-            || self.mixture(self.now, block, bytes).is_some()
+        self.is_possible(block, self.now, bytes)
     }
 
     /// Whether bytes that begin so many bytes into a block are what this version has there.
@@ -571,6 +582,14 @@ impl Oracle {
     /// The reader got no answer.
     pub fn unread(&mut self, moment: Moment) {
         self.readers.remove(&moment);
+    }
+
+    /// Might a reader since this moment be right to see this?
+    fn is_possible(&self, block: u64, moment: Moment, bytes: &[u8]) -> bool {
+        let entries = &self.blocks[block as usize];
+        let mut seen = entries.iter().filter(|e| e.hidden > moment);
+        seen.any(|e| self.fits(e.version, block, 0, bytes))
+            || self.mixture(moment, block, bytes).is_some()
     }
 
     fn check(&mut self, block: u64, moment: Moment, bytes: &[u8]) -> Result<(), Mismatch> {

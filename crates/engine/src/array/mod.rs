@@ -428,6 +428,11 @@ impl Array {
         self.map.state(region)
     }
 
+    /// What shards may do in a region, as far as they were told.
+    pub fn access(&self, region: RegionNo) -> RegionAccess {
+        self.map.access(region)
+    }
+
     /// The arithmetic.
     pub fn geometry(&self) -> &Arc<Geometry> {
         &self.geometry

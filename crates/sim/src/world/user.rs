@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use strake_engine::event::{Op, Reply, Request, RequestError, Slices};
+use strake_engine::event::{Op, RegionAccess, Reply, Request, RequestError, Slices};
 use strake_engine::units::{RequestId, ShardNo, Time};
 use strake_engine::{Buf, Slice, Target, limits};
 
 use crate::canary::Canary;
-use crate::oracle::{self, Ticket};
+use crate::oracle::{self, Saw, Ticket};
 use crate::plan::workload::{self, Ask, AskKind, Swarm};
 use crate::prng::Prng;
 use crate::world::clock::Place;
@@ -482,10 +482,10 @@ impl World {
         }
         self.excuse_corrupt(asked, &mut bytes);
         let first = asked.ask.first;
-        let rotten = (first..first + asked.ask.count)
-            .filter(|&block| self.may_be_rotten(asked.moment, block));
-        let rotten: Vec<u64> = rotten.collect();
-        let seen = self.oracle.seen_but(asked.moment, first, &bytes, &rotten);
+        let blocks = first..first + asked.ask.count;
+        let saw: Vec<Saw> = blocks.map(|block| self.sees(asked.moment, block)).collect();
+        let saw = |block| saw[(block - first) as usize];
+        let seen = self.oracle.seen_but(asked.moment, first, &bytes, saw);
         self.user.scratch = bytes;
         if let Err(mismatch) = seen {
             let place = self.place(mismatch.block);
@@ -499,6 +499,28 @@ impl World {
         }
         drop(slices);
         self.let_go(asked.buffers)
+    }
+
+    /// What an answer shows of a block.
+    fn sees(&mut self, moment: oracle::Moment, block: u64) -> Saw {
+        if self.may_be_rotten(moment, block) {
+            return Saw::Anything;
+        }
+        match self.copies_stay_apart(block) {
+            true => Saw::OneCopy,
+            false => Saw::Content,
+        }
+    }
+
+    /// The block lies in an undecided region where an interrupted write may have left copies
+    /// different: the first copy answers there, and another once that one is gone.
+    fn copies_stay_apart(&mut self, block: u64) -> bool {
+        if !self.expected.resyncing || !self.geometry.mirrored() {
+            return false;
+        }
+        let place = self.geometry.locate(block * self.geometry.block);
+        let region = self.geometry.region(self.geometry.row(place.stripe).1);
+        self.array().access(region) == RegionAccess::Undecided
     }
 
     /// The user holds so many buffers less.

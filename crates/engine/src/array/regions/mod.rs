@@ -404,6 +404,10 @@ impl Map {
         self.pages.iter().all(quiet)
     }
 
+    pub(crate) fn access(&self, region: RegionNo) -> RegionAccess {
+        self.regions[region.0 as usize].access()
+    }
+
     pub(crate) fn accesses(&self) -> Vec<RegionAccess> {
         self.regions.iter().map(Region::access).collect()
     }

@@ -341,9 +341,7 @@ impl World {
         self.stats.decays += 1;
         self.stats.decays_mirrored += u64::from(geometry.mirrored());
         self.expected.scrub_must_agree = false;
-        let mut asks = self.user.asks.values();
-        let touched =
-            asks.any(|asked| asked.ask.kind.changes() && self.touches(&asked.ask, stripe));
+        let touched = self.changing(stripe).next().is_some();
         self.decay.spots.push(Spot {
             stripe,
             column,
@@ -423,12 +421,10 @@ impl World {
         let geometry = self.geometry.clone();
         let of = |stripe: StripeNo| geometry.region(geometry.row(stripe).1);
         let region = of(geometry.locate(offset).stripe);
-        let busy: Vec<Ask> = self.user.asks.values().map(|asked| asked.ask).collect();
         let mut spots = std::mem::take(&mut self.decay.spots);
         for spot in spots.iter_mut().filter(|spot| of(spot.stripe) == region) {
-            let mut writes = busy.iter().filter(|ask| ask.kind.changes());
             spot.blind = true;
-            spot.accepted = spot.walked && !writes.any(|ask| self.touches(ask, spot.stripe));
+            spot.accepted = spot.walked && self.changing(spot.stripe).next().is_none();
         }
         self.decay.spots = spots;
         let block = geometry.block;
@@ -681,8 +677,7 @@ impl World {
         if demanding && !truth {
             return Err("its strips agree, and it is not true".to_owned());
         }
-        let mut asks = self.user.asks.values();
-        let busy = asks.any(|a| a.ask.kind.changes() && self.touches(&a.ask, spot.stripe));
+        let busy = self.changing(spot.stripe).next().is_some();
         let sector = self.offset_of(spot.stripe, spot.at) / self.geometry.block;
         let mut drives = self.drives.iter();
         let lasting = drives.all(|drive| !drive.ssd.may_lose(sector));

@@ -88,14 +88,9 @@ impl World {
         let machines = self.machines.as_ref().expect("the process lives");
         let state = machines.array.region(region);
         let written = matches!(state, RegionState::Clean | RegionState::Dirty);
-        let changing = self
-            .user
-            .asks
-            .values()
-            .filter(|asked| asked.ask.kind.changes() && self.touches(&asked.ask, stripe));
         let lied = self.silent.corrupt.iter().any(|bad| bad.stripe == stripe);
         let stays = !self.silent.emptied.contains(&region);
-        written && stays && !lied && changing.count() == asks
+        written && stays && !lied && self.changing(stripe).count() == asks
     }
 
     /// All of a request's part of this stripe is one operation: it lies in one strip, or is the
@@ -151,6 +146,12 @@ impl World {
             lo,
             hi,
         })
+    }
+
+    /// Requests under way, or parts of them, that change something of this stripe.
+    pub(crate) fn changing(&self, stripe: StripeNo) -> impl Iterator<Item = &Ask> {
+        let asks = self.user.asks.values().flat_map(|asked| asked.asks());
+        asks.filter(move |ask| ask.kind.changes() && self.touches(ask, stripe))
     }
 
     /// Some of the request lies in this stripe.

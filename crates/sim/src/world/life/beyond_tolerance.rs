@@ -315,15 +315,15 @@ impl World {
         };
         if fair {
             self.stats.beyond_errors += 1;
-            let ask = asked.ask;
             match &asked.ticket {
                 // Some of it may be in place: with members that come back stale it is as torn as
                 // what was under way at a power cut.
                 Some(ticket) => {
                     self.oracle.unanswered(ticket);
-                    self.expected
-                        .torn_blocks
-                        .extend(ask.first..ask.first + ask.count);
+                    let blocks = asked
+                        .asks()
+                        .flat_map(|ask| ask.first..ask.first + ask.count);
+                    self.expected.torn_blocks.extend(blocks);
                 }
                 None => self.oracle.unread(asked.moment),
             }

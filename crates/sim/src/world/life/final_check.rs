@@ -33,6 +33,16 @@ impl World {
         !status.undecided.is_empty() && status.jobs.iter().any(resync)
     }
 
+    /// Regions that the resync leaves to an administrator. Nobody decides them while a member is
+    /// out; with all members in sync they were decided, and none is left.
+    fn left_undecided(&mut self) -> Vec<RegionNo> {
+        let status = self.array().status();
+        match self.resync_is_halted() && status.state != ArrayState::Optimal {
+            true => status.undecided,
+            false => Vec::new(),
+        }
+    }
+
     pub(crate) fn finale(&mut self, outcome: LifeOutcome, without: FaultSet) -> SimResult {
         self.begin(&Life::quiet(), outcome, without)?;
         self.wait("the array starts", |world| world.serves())?;
@@ -57,8 +67,9 @@ impl World {
         self.fall_asleep()?;
         let states = self.region_states();
         let looks = self.looks();
+        let left = self.left_undecided();
         self.stop()?;
-        if let Err(text) = redundancy::check(self, &states, &looks) {
+        if let Err(text) = redundancy::check(self, &states, &looks, &left) {
             return self.failure(text);
         }
         self.read_degraded()
@@ -175,6 +186,7 @@ impl World {
     /// Reads everything once more, with as many members missing as is fair.
     fn read_degraded(&mut self) -> SimResult {
         let (drives, mut situation) = self.condition_on_media();
+        situation.resyncing = self.expected.resyncing;
         let tolerance = self.tolerance();
         let mut order: Vec<usize> = (0..drives.len()).collect();
         self.chance.faults.shuffle(&mut order);

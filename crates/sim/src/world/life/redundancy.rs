@@ -2,22 +2,28 @@
 //!
 //! Invariant: in every region that was ever written, parity is that of the data and copies agree,
 //! as far as blocks can be read. (One that cannot may hold what was there before its content was
-//! given up: no read returns it.)
+//! given up: no read returns it.) In regions that wait for an administrator copies may differ until
+//! then.
 //!
 //! Deliberately absent: the content itself, which is the oracle's to judge.
 
-use strake_engine::units::StripeNo;
+use strake_engine::units::{RegionNo, StripeNo};
 use strake_format::RegionState;
 use strake_parity::Code;
 
 use crate::world::inspect::Look;
 use crate::world::{Drive, World};
 
-/// Checks every stripe that has all members in sync.
+/// Checks every stripe that has all members in sync, but for regions `left` to an administrator.
 ///
 /// # Errors
 /// The first stripe with untrue redundancy, as text.
-pub(super) fn check(world: &World, states: &[RegionState], looks: &[Look]) -> Result<(), String> {
+pub(super) fn check(
+    world: &World,
+    states: &[RegionState],
+    looks: &[Look],
+    left: &[RegionNo],
+) -> Result<(), String> {
     let geometry = &world.geometry;
     if geometry.m == 0 {
         return Ok(());
@@ -35,7 +41,7 @@ pub(super) fn check(world: &World, states: &[RegionState], looks: &[Look]) -> Re
         let code = Code::new(k, if geometry.mirrored() { 1 } else { geometry.m })
             .map_err(|error| error.to_string())?;
         let region = geometry.region(row);
-        if states[region.0 as usize] == RegionState::Unwritten {
+        if states[region.0 as usize] == RegionState::Unwritten || left.contains(&region) {
             continue;
         }
         let Some(columns) = columns(world, looks, stripe) else {
