@@ -327,3 +327,48 @@ fn a_scrub_that_repairs_waits_while_a_member_is_doubted() {
     array.rest();
     assert!(array.world.ssd(wrong).bytes()[data] != before);
 }
+
+/// The drives that the array had are brought back after users wrote beside their images: they lack
+/// what was written meanwhile, and the superblocks on them were the newest that they ever had.
+#[test]
+fn drives_that_missed_writes_beside_a_doubt_are_not_believed() {
+    for (level, members, lost) in [("5", 3, 1), ("5", 4, 0), ("6", 5, 1), ("6", 5, 2)] {
+        for sleeps in [false, true] {
+            let mut array = Scenario::new(level, members).start();
+            array.fill().rest();
+            let parities = array.world.geometry().m as u8;
+            let doubted: Vec<usize> = (lost..=parities).map(|slot| array.drive(slot)).collect();
+            array.stop();
+            doubted
+                .iter()
+                .for_each(|&drive| array.world.take_image(drive));
+            array.start().write_all().rest();
+            (0..lost).for_each(|slot| {
+                array.lose(slot);
+            });
+            array.sleep();
+            let held = |&drive: &usize| (drive, array.world.ssd(drive).bytes().to_vec());
+            let held: Vec<(usize, Vec<u8>)> = doubted.iter().map(held).collect();
+            doubted
+                .iter()
+                .for_each(|&drive| array.world.age_superblocks(drive));
+            look(&mut array);
+            assert!(doubted.iter().all(|&drive| array.serves(drive)));
+            array.write_all();
+            if sleeps {
+                array.sleep();
+            }
+            array.stop();
+            for (drive, bytes) in held {
+                array.world.ssd_mut(drive).rot(0, &bytes);
+                array.world.pasts_are_right(drive);
+            }
+            let refusal = array.refused(false);
+            let StartError::TooFewMembers { aside, .. } = &refusal else {
+                panic!("{level} {sleeps}: {refusal}");
+            };
+            let older = |(_, aside): &(Slot, Aside)| matches!(aside, Aside::OlderMap { .. });
+            assert!(aside.iter().any(older), "{level} {sleeps}: {refusal}");
+        }
+    }
+}
