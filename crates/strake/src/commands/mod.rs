@@ -436,10 +436,24 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
         dry_run: args.dry_run,
         by_rule: args.all,
     };
-    let mut worst = DONE;
     let mut refused = Refused::default();
+    let mut agreed: Vec<Meant> = Vec::new();
     for one in meant {
-        match start_one(context, &client, &one.asked, args, &request) {
+        match agree_to_start(context, &client, &one.asked, args, &request) {
+            Ok(()) => agreed.push(one),
+            Err(failure) => refused.add(context, one.refused(failure)),
+        }
+    }
+    let start = |client: &Client, one: &Meant| -> Result<ArrayJson, Failure> {
+        client.post(&url(&one.asked, "start")?, &request)
+    };
+    let starts = match agreed.as_slice() {
+        [one] => vec![start(&client, one)],
+        all => at_once(all, |one| start(&Client::need(&context.dir)?, one)),
+    };
+    let mut worst = DONE;
+    for (one, start) in agreed.iter().zip(starts) {
+        match start.and_then(|array| started(context, args, &array)) {
             Ok(exit) => worst = worst.max(exit),
             Err(failure) => refused.add(context, one.refused(failure)),
         }
@@ -447,29 +461,32 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
     refused.or(worst)
 }
 
-fn start_one(
+/// What is to be known, and agreed to, before an array starts.
+fn agree_to_start(
     context: &Context,
     client: &Client,
     name: &str,
     args: &StartArgs,
     request: &StartRequest,
-) -> Ended {
+) -> Result<(), Failure> {
     note_ignored(context, client, name, &args.devices)?;
-    let path = url(name, "start")?;
-    if args.force && !args.dry_run {
-        confirm_start(args.yes, name, |force| {
-            let rehearsal = StartRequest {
-                force,
-                dry_run: true,
-                ..request.clone()
-            };
-            let array: ArrayJson = client.post(&path, &rehearsal)?;
-            Ok(array.would_wipe)
-        })?;
+    if !args.force || args.dry_run {
+        return Ok(());
     }
-    let array: ArrayJson = client.post(&path, request)?;
+    confirm_start(args.yes, name, |force| {
+        let rehearsal = StartRequest {
+            force,
+            dry_run: true,
+            ..request.clone()
+        };
+        let array: ArrayJson = client.post(&url(name, "start")?, &rehearsal)?;
+        Ok(array.would_wipe)
+    })
+}
+
+fn started(context: &Context, args: &StartArgs, array: &ArrayJson) -> Ended {
     if !args.dry_run {
-        return context.array(&array);
+        return context.array(array);
     }
     let lost = |m: &&MemberJson| m.state != "in_sync";
     let lost: Vec<String> = array

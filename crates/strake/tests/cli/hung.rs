@@ -920,3 +920,36 @@ fn one_array_that_hangs_holds_up_the_stop_of_no_other() {
     assert_eq!(names, ["a", "b", "c"], "{said}");
     rig.stop_daemon();
 }
+
+/// They were started one after the other: those behind one with a device that hangs after its
+/// deadline.
+#[test]
+fn one_array_that_hangs_holds_up_the_start_of_no_other() {
+    if !rig::is_root() {
+        return rig::skipped("only root can freeze a file system");
+    }
+    let mut rig = Rig::new();
+    let Some(mut freezer) = Freezer::new(&rig) else {
+        return;
+    };
+    rig.start_daemon_with(&["--io-timeout", "600"]);
+    let none = &["--export", "none"];
+    let hangs = [freezer.file("0"), freezer.file("1")];
+    rig.create("a", "1", none, &hangs).ok();
+    for name in ["b", "c"] {
+        rig.create(name, "1", none, &rig.files_called(name, 2)).ok();
+    }
+    rig.run(&["stop", "--all"]).ok();
+    freezer.freeze();
+    let start = spawn(&rig, &["start", "--all"]);
+    for name in ["b", "c"] {
+        rig.until_state(name, "optimal");
+    }
+    assert_eq!(rig.show("a")["state"], "stopped", "its devices hang");
+    freezer.thaw();
+    let started = start.wait_with_output().expect("works");
+    assert!(started.status.success(), "{started:?}");
+    rig.until_state("a", "optimal");
+    rig.run(&["stop", "--all"]).ok();
+    rig.stop_daemon();
+}
