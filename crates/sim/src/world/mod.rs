@@ -454,6 +454,10 @@ impl World {
     pub fn array(&mut self) -> &mut Array {
         &mut self.machines().array
     }
+    /// No I/O of the array itself is under way; shards may have theirs.
+    pub fn array_is_idle(&mut self) -> bool {
+        self.machines().array_ios == 0
+    }
     /// Neither the array nor a shard asks for a tick.
     pub fn is_asleep(&mut self) -> bool {
         let machines = self.machines();

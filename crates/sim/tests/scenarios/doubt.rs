@@ -5,6 +5,7 @@ use strake_engine::units::*;
 use strake_engine::{Aside, StartError};
 use strake_format::{Layout, SUPERBLOCK_BYTES, ScrubMode, WriteHole};
 use strake_sim::scenario::Scenario;
+use strake_sim::world::World;
 
 /// Writes superblocks.
 fn rename(array: &mut Scenario) {
@@ -257,6 +258,8 @@ fn told(array: &Scenario, event: &str) -> usize {
 /// The first copies of three members are gone, and the array is about to look.
 fn begin_to_doubt(array: &mut Scenario) -> Vec<(usize, Vec<u8>)> {
     let drives: Vec<usize> = (0..3).map(|slot| array.drive(slot)).collect();
+    // What is about to be written at a place would be there after all.
+    array.wait("the array writes nothing", World::array_is_idle);
     let first = |&drive: &usize| (drive, copies(array, drive)[0].clone());
     let were = drives.iter().map(first).collect();
     for &drive in &drives {
@@ -369,6 +372,35 @@ fn drives_that_missed_writes_beside_a_doubt_are_not_believed() {
             };
             let older = |(_, aside): &(Slot, Aside)| matches!(aside, Aside::OlderMap { .. });
             assert!(aside.iter().any(older), "{level} {sleeps}: {refusal}");
+        }
+    }
+}
+
+/// What an accept and a scrub do while members become doubted, at each of their moments: parity
+/// that they compute from what lies there, and what they find equal, decide no region.
+#[test]
+fn no_accept_and_no_scrub_at_work_when_a_member_became_doubted_decides() {
+    for repairs in [ScrubMode::Check, ScrubMode::Repair] {
+        for (job, command) in [
+            (JobKind::Accept, Command::AcceptData),
+            (JobKind::Scrub, Command::StartScrub(repairs)),
+        ] {
+            let mut at_work = 0;
+            for steps in 0..40 {
+                let mut array = crate::undecided::undecided(7);
+                array.sleep();
+                array.world.command(command.clone());
+                array.steps(2 * steps);
+                at_work += u64::from(self::job(&mut array, job).is_some());
+                let copies = begin_to_doubt(&mut array);
+                decides_nothing(&mut array, 400);
+                bring_back_all(&mut array, &copies);
+                array.rest();
+                if job == JobKind::Accept {
+                    assert!(array.status().undecided.is_empty(), "{steps}");
+                }
+            }
+            assert!(at_work > 10, "{job:?}: {at_work}");
         }
     }
 }

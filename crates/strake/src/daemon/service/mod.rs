@@ -342,7 +342,11 @@ impl Service {
         let known = self.dir.known_files();
         let note = self.dir.not_remembered(&name, &paths);
         let made = make::make(&request, &names, may);
-        let mut made = made.inspect_err(|_| self.dir.forget_but(&paths, &known))?;
+        let mut made = made.inspect_err(|_| {
+            self.dir.forget_but(&paths, &known);
+            // Another array may have been made of some of them meanwhile.
+            self.remember_running();
+        })?;
         if !taken.is_empty() {
             let found = self.scan(&[]);
             self.not_expected(&taken, &found);
