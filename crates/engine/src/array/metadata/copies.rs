@@ -9,9 +9,10 @@
 //! | the copy that the array wrote last | nothing |
 //! | a read error, or a damaged copy | nothing: a drive may do that to one block |
 //! | no superblock, or one of another member | the member is emptied |
-//! | a copy of another generation, and so does the other place | the member is an older image |
+//! | a copy of another generation, and the other place that or a damaged one | an older image |
 //!
-//! One copy of another generation is nothing: the drive lost a write, or put it elsewhere.
+//! One copy of another generation beside the last one is nothing: the drive lost a write, or put it
+//! elsewhere. An image may have been taken while a copy was being written, so one is damaged there.
 //!
 //! What a place shows against its member counts until the array writes there, or reads there the
 //! copy that it wrote last. A read that fails in between changes nothing.
@@ -106,6 +107,8 @@ pub(crate) enum Shown {
     Nothing,
     /// The copy that was written last.
     Last,
+    /// A superblock that is not whole.
+    Damaged,
     /// No superblock of this member.
     Missing,
     /// A copy of another generation.
@@ -119,17 +122,29 @@ impl Shown {
             Ok(sb) if sb.generation != durable.generation => Shown::Other(sb.generation),
             Ok(_) => Shown::Last,
             Err(SuperblockError::NotStrake) => Shown::Missing,
+            Err(SuperblockError::Damaged { .. }) => Shown::Damaged,
+            // A write went astray, or worse.
             Err(_) => Shown::Nothing,
+        }
+    }
+
+    /// What is known of a place once it shows this.
+    fn after(self, before: Shown) -> Shown {
+        match self {
+            Shown::Nothing => before,
+            Shown::Damaged if matches!(before, Shown::Missing | Shown::Other(_)) => before,
+            _ => self,
         }
     }
 }
 
 /// Why a member with such copies cannot be believed.
 fn doubt(shown: [Shown; 2]) -> Option<OutCause> {
-    let other = |shown: &Shown| matches!(shown, Shown::Other(_));
+    let old = |shown: &Shown| matches!(shown, Shown::Other(_) | Shown::Damaged);
     match shown {
         _ if shown.contains(&Shown::Missing) => Some(OutCause::Emptied),
-        _ if shown.iter().all(other) => Some(OutCause::OlderImage),
+        [Shown::Damaged, Shown::Damaged] => None,
+        _ if shown.iter().all(old) => Some(OutCause::OlderImage),
         _ => None,
     }
 }
@@ -187,11 +202,12 @@ impl Array {
             }),
             _ => None,
         };
-        let known = shown.filter(|shown| *shown != Shown::Nothing);
-        let forgets = canary::hit(Canary::DoubtForgotten).then_some(Shown::Nothing);
-        if let Some(shown) = known.or(forgets) {
-            member.copies.shown[place] = shown;
-        }
+        let before = member.copies.shown[place];
+        member.copies.shown[place] = match shown {
+            Some(shown) => shown.after(before),
+            None if canary::hit(Canary::DoubtForgotten) => Shown::Nothing,
+            None => before,
+        };
     }
 
     /// Puts out members with copies that speak against them, and notes where others are written.
@@ -291,10 +307,28 @@ mod tests {
             ([other(30), other(2)], [None, None]),
             ([other(30), other(31)], [None, None]),
             ([other(3), LAST], both),
+            ([Shown::Damaged, other(3)], [None, None]),
+            ([Shown::Damaged, LAST], both),
         ];
         for (shown, places) in table {
             assert_eq!(writable(shown, 1), places, "{shown:?}");
         }
+    }
+
+    /// An image that was taken while a copy was being written passed for the member: it was written.
+    #[test]
+    fn a_copy_of_another_generation_beside_a_damaged_one_is_an_older_image() {
+        let damaged = Shown::Damaged;
+        assert_eq!(doubt([damaged, other(3)]), Some(OutCause::OlderImage));
+        assert_eq!(doubt([other(3), damaged]), Some(OutCause::OlderImage));
+        assert_eq!(doubt([damaged, LAST]), None);
+        assert_eq!(doubt([damaged, NOTHING]), None);
+        assert_eq!(doubt([damaged, damaged]), None);
+        // What speaks against a member stays.
+        assert_eq!(damaged.after(MISSING), MISSING);
+        assert_eq!(damaged.after(other(3)), other(3));
+        assert_eq!(damaged.after(LAST), damaged);
+        assert_eq!(NOTHING.after(damaged), damaged);
     }
 
     /// An image that was taken between the two writes of a flight shows at one place what the table
