@@ -395,6 +395,7 @@ export interface LocateRequest {
 
 export interface Member {
   device: string | null;
+  doubted: string | null;
   hedged_reads: HedgedReads;
   mismatches: number;
   read_errors: number;

@@ -92,6 +92,7 @@ impl Array {
             member,
             state,
             heard: found.map_or(Generation(0), |m| m.heard),
+            doubted: found.and_then(|m| m.copies.doubted),
             read_errors: counts.reads,
             write_errors: counts.writes,
             mismatches: counts.mismatches,

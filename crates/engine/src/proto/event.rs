@@ -183,6 +183,14 @@ pub enum EventKind {
         /// Why it would be out.
         cause: OutCause,
     },
+    /// Its superblocks do not speak against it any more. Its data may lack what was written
+    /// meanwhile.
+    MemberNoLongerDoubted {
+        /// Its slot.
+        slot: Slot,
+        /// The device.
+        device: DeviceId,
+    },
     /// A spare (or a new device) was given a slot.
     SpareUsed {
         /// The slot.

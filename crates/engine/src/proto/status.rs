@@ -118,6 +118,8 @@ pub struct MemberStatus {
     pub state: MemberState,
     /// Both copies of its superblock have this generation, or a newer one.
     pub heard: Generation,
+    /// It stays in service although its superblocks speak against it: why it would be out.
+    pub doubted: Option<OutCause>,
     /// Read errors since start.
     pub read_errors: u64,
     /// Write errors since start.

@@ -173,6 +173,7 @@ impl Control {
             | EventKind::Mismatch { device, .. }
             | EventKind::MemberFailing { device, .. }
             | EventKind::MemberDoubted { device, .. }
+            | EventKind::MemberNoLongerDoubted { device, .. }
             | EventKind::SpareUsed { device, .. }
             | EventKind::Returned { device, .. }
             | EventKind::Rebuilt { device, .. }

@@ -104,6 +104,85 @@ fn an_older_image_that_lacks_a_copy_is_not_written() {
     }
 }
 
+/// Why the member is doubted, as `show` has it.
+fn doubted(array: &mut Scenario, slot: u8) -> Option<OutCause> {
+    let members = array.status().members;
+    let mut of = members.iter().filter(|m| m.slot == Some(Slot(slot)));
+    of.next().expect("the slot").doubted
+}
+
+/// Nothing but an event showed a doubt, and nothing showed its end.
+#[test]
+fn a_doubt_and_its_cause_are_shown_until_the_copies_are_back() {
+    for copy in [0, 1] {
+        let mut array = Scenario::new("5", 3).start();
+        array.fill().rest().lose(0).sleep();
+        let drive = array.drive(1);
+        let was = copies(&array, drive);
+        assert_eq!(doubted(&mut array, 1), None);
+        for times in 1..3 {
+            array.world.empty_superblocks(drive, &[copy]);
+            (0..3).for_each(|_| look(&mut array));
+            assert_eq!(doubted(&mut array, 1), Some(OutCause::Emptied));
+            assert_eq!(doubted(&mut array, 2), None);
+            assert_eq!(told(&array, "MemberDoubted"), times);
+            assert_eq!(told(&array, "MemberNoLongerDoubted"), times - 1);
+            bring_back(&mut array, drive, copy, &was[copy]);
+            assert_eq!(doubted(&mut array, 1), None);
+            look(&mut array);
+            assert_eq!(told(&array, "MemberNoLongerDoubted"), times);
+        }
+        array.verify();
+    }
+}
+
+/// An image is doubted as one, also where superblocks are written beside it.
+#[test]
+fn a_doubted_image_is_shown_as_an_older_one() {
+    let mut array = Scenario::new("5", 3).start();
+    array.fill().rest();
+    let drive = array.drive(1);
+    array.stop();
+    array.world.take_image(drive);
+    array.start().rest().lose(0).sleep();
+    let was = copies(&array, drive);
+    array.world.age_superblocks(drive);
+    look(&mut array);
+    rename(&mut array);
+    assert_eq!(doubted(&mut array, 1), Some(OutCause::OlderImage));
+    assert_eq!(told(&array, "MemberNoLongerDoubted"), 0);
+    for (offset, bytes) in places(&array, drive).into_iter().zip(&was) {
+        array.world.ssd_mut(drive).rot(offset, bytes);
+    }
+    array.world.pasts_are_right(drive);
+    look(&mut array);
+    assert_eq!(doubted(&mut array, 1), None);
+    assert_eq!(told(&array, "MemberNoLongerDoubted"), 1);
+    array.verify();
+}
+
+/// Of two doubted members one is right again, so the level survives the loss of the other.
+#[test]
+fn a_doubted_member_that_goes_out_is_not_said_to_be_right() {
+    let mut array = Scenario::new("5", 4).start();
+    array.fill().rest();
+    let drives = [1, 2].map(|slot| array.drive(slot));
+    let was = copies(&array, drives[0]);
+    let empty = |&drive: &usize| array.world.empty_superblocks(drive, &[0]);
+    drives.iter().for_each(empty);
+    look(&mut array);
+    for slot in [1, 2] {
+        assert_eq!(doubted(&mut array, slot), Some(OutCause::Emptied));
+    }
+    bring_back(&mut array, drives[0], 0, &was[0]);
+    assert!(array.serves(drives[0]) && !array.serves(drives[1]));
+    for slot in [1, 2] {
+        assert_eq!(doubted(&mut array, slot), None);
+    }
+    assert_eq!(told(&array, "MemberNoLongerDoubted { slot: Slot(1)"), 1);
+    assert_eq!(told(&array, "MemberNoLongerDoubted"), 1);
+}
+
 /// Nothing but the member's last copy was written, each minute.
 #[test]
 fn a_look_writes_nothing() {

@@ -16,6 +16,10 @@ pub(crate) struct MemberJson {
     pub(crate) mismatches: u64,
     #[serde(default)]
     pub(crate) retries: RetriesJson,
+    /// Why it would be out, of a member that the level needs: its superblocks speak against it, and
+    /// what is read from it may be wrong.
+    #[serde(default)]
+    pub(crate) doubted: Option<String>,
     /// It has been far slower than the others for a while.
     #[serde(default)]
     pub(crate) slow: bool,

@@ -467,7 +467,11 @@ fn members(a: &ArrayJson, paint: Paint) -> String {
             member.write_errors.to_string(),
             member.mismatches.to_string(),
         ];
-        table.painted(cells, 1, Mood::of_state(&member.state));
+        let mood = match member.doubted {
+            Some(_) => Mood::Worst,
+            None => Mood::of_state(&member.state),
+        };
+        table.painted(cells, 1, mood);
     }
     table.text_in(2, paint)
 }
@@ -524,6 +528,12 @@ fn behind_members(a: &ArrayJson) -> String {
     text.push_str(&stopped::conflict(a));
     text.push_str(&retries(a));
     for member in &a.members {
+        if let (Some(slot), Some(cause)) = (member.slot, &member.doubted) {
+            text.push_str(&format!(
+                "  slot {slot} is doubted ({cause}): the level needs it, and what is read from it \
+                 may be wrong\n"
+            ));
+        }
         if let (Some(slot), Some(s)) = (member.slot, member.spare_in_s) {
             text.push_str(&format!(
                 "  slot {slot} is missing; a spare takes its place in {}\n",

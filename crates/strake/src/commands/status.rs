@@ -87,6 +87,9 @@ fn remarks(array: &ArrayJson) -> Vec<String> {
             let was = was.map_or_else(String::new, |was| format!(" (was {})", was.device));
             all.push(format!("slot {slot} {}{was}", member.state));
         }
+        if let Some(cause) = &member.doubted {
+            all.push(format!("slot {slot} is doubted ({cause})"));
+        }
         if member.slow {
             all.push(format!("slot {slot} is slow"));
         }
@@ -164,13 +167,15 @@ mod tests {
         });
         let mut slow = member(2, "in_sync");
         slow.slow = true;
+        let mut doubted = member(3, "in_sync");
+        doubted.doubted = Some("older_image".to_owned());
         let array = ArrayJson {
             name: "data".to_owned(),
             state: "degraded".to_owned(),
             level: "5".to_owned(),
             size_bytes: 1 << 30,
             unreadable_bytes: 4096,
-            members: vec![member(0, "in_sync"), lost, slow],
+            members: vec![member(0, "in_sync"), lost, slow, doubted],
             ..ArrayJson::default()
         };
         let lines = [line(&array)];
@@ -178,8 +183,8 @@ mod tests {
         let plain = text(&lines, Paint::none());
         assert_eq!(
             plain,
-            "data  degraded  level 5  2/3 in sync  1 GiB  slot 1 missing (was /dev/a\\nb); \
-             slot 2 is slow; unreadable 4 KiB\n"
+            "data  degraded  level 5  3/4 in sync  1 GiB  slot 1 missing (was /dev/a\\nb); \
+             slot 2 is slow; slot 3 is doubted (older_image); unreadable 4 KiB\n"
         );
         let painted = text(&lines, Paint::always());
         assert!(

@@ -228,6 +228,11 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
                 "A member would be out as emptied or an older image; the level needs it.",
             ),
             (
+                "member_no_longer_doubted",
+                Warning,
+                "Its superblocks are right again; its data may lack what was written meanwhile.",
+            ),
+            (
                 "member_failing",
                 Warning,
                 "A member has too many read errors and serves until a spare replaces it.",

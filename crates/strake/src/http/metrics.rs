@@ -105,6 +105,10 @@ const FAMILIES: &[(&str, &str)] = &[
         "Resets of the drive that cost nothing.",
     ),
     (
+        "strake_member_doubted",
+        "1 where the superblocks of a member speak against it, and the level needs it.",
+    ),
+    (
         "strake_member_slow",
         "1 where the member is far slower than the others.",
     ),
@@ -674,6 +678,7 @@ fn member_metrics(
             member.retries.failed,
         ),
         ("strake_member_resets_total", member.retries.resets),
+        ("strake_member_doubted", u64::from(member.doubted.is_some())),
         ("strake_member_slow", u64::from(member.slow)),
         ("strake_member_hedged_reads_total", hedged.issued),
         ("strake_member_hedged_reads_won_total", hedged.won),
@@ -736,6 +741,7 @@ mod tests {
             slot: Some(2),
             device: Some("/d".to_owned()),
             state: "in_sync".to_owned(),
+            doubted: Some("emptied".to_owned()),
             read_errors: 3,
             retries: RetriesJson {
                 tries: 9,
@@ -769,6 +775,8 @@ mod tests {
             format!("strake_member_retried_ios_failed_total{labels} 2\n"),
             format!("strake_member_resets_total{labels} 1\n"),
             format!("strake_member_in_sync{labels} 1\n"),
+            format!("strake_member_doubted{labels} 1\n"),
+            format!("strake_member_slow{labels} 0\n"),
             format!("strake_member_temperature_celsius{labels} -4\n"),
             format!("strake_member_percentage_used{labels} 107\n"),
             format!("strake_member_available_spare_ratio{labels} 0.09\n"),

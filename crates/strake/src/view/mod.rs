@@ -129,6 +129,24 @@ pub(crate) fn member_state(state: MemberState) -> &'static str {
     }
 }
 
+/// One word for why a member is out, or would be.
+pub(crate) fn out_cause(cause: OutCause) -> &'static str {
+    match cause {
+        OutCause::NotFound => "not_found",
+        OutCause::Stale => "stale",
+        OutCause::OlderImage => "older_image",
+        OutCause::Emptied => "emptied",
+        OutCause::Unfit => "unfit",
+        OutCause::Shrunk => "shrunk",
+        OutCause::Gone => "gone",
+        OutCause::WriteError => "write_error",
+        OutCause::TimedOut => "timed_out",
+        OutCause::ReadErrors => "read_errors",
+        OutCause::Asked => "asked",
+        OutCause::Replaced => "replaced",
+    }
+}
+
 /// One word for what the table of a superblock says of a slot.
 pub(crate) fn slot_state(state: SlotState) -> &'static str {
     match state {
@@ -195,6 +213,7 @@ pub(crate) fn running(
         write_errors: m.write_errors,
         mismatches: m.mismatches,
         retries: retries(&m.retries),
+        doubted: m.doubted.map(|cause| out_cause(cause).to_owned()),
         slow: m.latency.slow,
         read_latency: m.latency.read.map(latency),
         write_latency: m.latency.write.map(latency),
@@ -671,6 +690,7 @@ pub(crate) mod tests {
             member: MemberUuid([1; 16]),
             state: MemberState::InSync,
             heard: Generation(0),
+            doubted: Some(OutCause::Emptied),
             read_errors: 3,
             write_errors: 4,
             mismatches: 6,
@@ -704,6 +724,7 @@ pub(crate) mod tests {
         let member = &told.members[0];
         let errors = (member.read_errors, member.write_errors, member.mismatches);
         assert_eq!(errors, (3, 4, 6));
+        assert_eq!(member.doubted.as_deref(), Some("emptied"));
         let told = &member.retries;
         let counts = (told.tries, told.got_through, told.failed, told.resets);
         assert_eq!(counts, (9, 5, 2, 1));

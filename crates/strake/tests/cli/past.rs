@@ -627,6 +627,26 @@ fn overlay(from: impl AsRef<std::path::Path>, to: &str) {
     std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).expect("written");
 }
 
+/// The members in slots 1 and 2 are doubted as emptied ones, and no other.
+fn doubts_are_shown(rig: &Rig) {
+    let members = rig.show("data")["members"].clone();
+    let causes = [0, 1, 2, 3].map(|slot: usize| members[slot]["doubted"].clone());
+    let emptied = Value::from("emptied");
+    assert_eq!(causes, [Value::Null, emptied.clone(), emptied, Value::Null]);
+    for args in [&["show", "data"][..], &["status"]] {
+        let text = rig.run_command(rig.command().args(args)).out;
+        for slot in 0..4 {
+            let line = format!("slot {slot} is doubted (emptied)");
+            assert_eq!(text.contains(&line), [1, 2].contains(&slot), "{text}");
+        }
+    }
+    let findings = rig.run(&["doctor"]).json()["findings"].clone();
+    let findings = findings.as_array().expect("a list");
+    let doubts = |f: &&Value| f["check"] == "doubted" && f["severity"] == "critical";
+    let finding = findings.iter().find(doubts).expect("a finding");
+    assert!(finding["found"].to_string().contains("1, 2"), "{finding}");
+}
+
 /// One was put out, which gave the other its superblock again: it was in sync for ever.
 #[test]
 fn two_members_of_raid_5_cut_short_while_it_serves_are_refused_by_name_at_the_next_start() {
@@ -644,6 +664,7 @@ fn two_members_of_raid_5_cut_short_while_it_serves_are_refused_by_name_at_the_ne
     }
     assert!(said(&rig, "member_emptied", "effect", "still in service"));
     assert!(said(&rig, "member_doubted", "cause", "emptied"));
+    doubts_are_shown(&rig);
     rig.run(&["stop", "data"]).ok();
     let refused = rig.run(&["start", "data"]).refused(4, "members-emptied");
     let found = refused.json_error()["found"].to_string();

@@ -332,7 +332,8 @@ impl Table {
 
     /// Some member stays in service although its superblocks speak against it.
     pub(crate) fn doubts(&self) -> bool {
-        self.devices.values().any(|member| member.copies.doubted)
+        let mut members = self.devices.values();
+        members.any(|member| member.copies.doubted.is_some())
     }
 
     /// Every slot has a member in sync.

@@ -22,6 +22,8 @@
 //! write over what shows their state, and no job computes anything from them ([`Jobs`]). A member
 //! that shows no copy at either place goes out in any case.
 //!
+//! A doubt ends when the copies are right again, and the array says so.
+//!
 //! | a doubted member shows | written |
 //! |---|---|
 //! | no copy at one place; at the other the last one, or nothing is known | the other place |
@@ -63,8 +65,8 @@ pub(crate) struct Copies {
     pub(crate) durable: [Option<Durable>; 2],
     /// What each place showed when something was last known of it.
     pub(crate) shown: [Shown; 2],
-    /// The member stays in service although its copies speak against it.
-    pub(crate) doubted: bool,
+    /// The member stays in service although its copies speak against it: why it would be out.
+    pub(crate) doubted: Option<OutCause>,
 }
 
 impl Copies {
@@ -259,15 +261,20 @@ impl Array {
             return false;
         };
         let doubt = stay.iter().find(|(doubted, _)| *doubted == device);
-        let said = std::mem::replace(&mut member.copies.doubted, doubt.is_some());
-        let Some(&(_, cause)) = doubt else {
+        let doubt = doubt.map(|&(_, cause)| cause);
+        let before = std::mem::replace(&mut member.copies.doubted, doubt);
+        let Some(cause) = doubt else {
+            if let Some(slot) = slot.filter(|_| before.is_some()) {
+                let ends = EventKind::MemberNoLongerDoubted { slot, device };
+                self.out.event(ends);
+            }
             return false;
         };
         let shown = member.copies.shown;
         reader.places = writable(shown, member.first_copy);
         let heard = heard_beyond(shown, member.heard, member.copies.newest());
         let changed = heard > std::mem::replace(&mut member.heard, heard);
-        if let Some(slot) = slot.filter(|_| !said) {
+        if let Some(slot) = slot.filter(|_| before.is_none()) {
             self.out.event(EventKind::MemberDoubted {
                 slot,
                 device,

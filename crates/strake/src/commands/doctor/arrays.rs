@@ -186,9 +186,24 @@ fn state(array: &ArrayJson, say: Say<'_>) {
     members(array, say);
 }
 
-/// Members that are slow, and devices that are not used.
+/// Members that are doubted or slow, and devices that are not used.
 fn members(array: &ArrayJson, say: Say<'_>) {
     let name = &array.name;
+    let doubted = slots(array, |m| m.doubted.is_some());
+    if !doubted.is_empty() {
+        say(
+            "doubted",
+            Severity::Critical,
+            format!(
+                "slots with members that were emptied or are older images, and that the level \
+                 needs: {doubted}; what is read from them may be wrong, and jobs wait"
+            ),
+            format!(
+                "strake stop {name}; bring back what these drives held, and strake start {name}; \
+                 or strake start {name} --force, which says what may be wrong"
+            ),
+        );
+    }
     let slow = slots(array, |m| m.slow);
     if !slow.is_empty() {
         say(
@@ -377,6 +392,10 @@ mod tests {
         };
         facts.stats = vec![stats(7)];
         assert_eq!(checks(&facts), ["state", "unreadable"]);
+        facts.arrays[0].members[0].doubted = Some("emptied".to_owned());
+        assert_eq!(checks(&facts), ["state", "unreadable", "doubted"]);
+        assert_eq!(check(&facts)[2].severity, Severity::Critical);
+        facts.arrays[0].members[0].doubted = None;
         assert!(check(&facts)[0].found.contains('4'));
         facts.stats = vec![stats(8)];
         assert_eq!(checks(&facts), ["state", "unreadable", "unreadable-list"]);

@@ -10,13 +10,16 @@
 //! are put out, all at once. Of others the engine decides, by what it reads itself, where two looks
 //! say the same (a copy may be on its way to a new place). Under `change`, so that no device is
 //! just being given its copies.
+//!
+//! While the engine doubts a member, each look lets the engine read, so that the doubt ends soon
+//! after the copies are back. What a doubted member lacks is noted once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use strake_engine::event::{ArrayState, Command, Status};
+use strake_engine::event::{ArrayState, Command, MemberStatus, Status};
 use strake_engine::units::DeviceId;
 use strake_format::{Generation, Slot};
 use strake_runtime::{DeviceError, Look};
@@ -46,6 +49,30 @@ impl Looks {
     }
 }
 
+/// Doubted members, and what was wrong with them when that was noted.
+#[derive(Debug, Default)]
+pub(crate) struct Noted(Mutex<BTreeMap<DeviceId, Wrong>>);
+
+impl Noted {
+    fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<DeviceId, Wrong>) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn insert(&self, member: &Emptied) {
+        self.with(|noted| noted.insert(member.device, member.wrong));
+    }
+
+    fn has(&self, member: &Emptied) -> bool {
+        let same = |before: &Wrong| before.shows_like(member.wrong);
+        self.with(|noted| noted.get(&member.device).is_some_and(same))
+    }
+
+    /// Forgets members that are not doubted any more.
+    fn forget_others(&self, doubted: &BTreeSet<DeviceId>) {
+        self.with(|noted| noted.retain(|device, _| doubted.contains(device)));
+    }
+}
+
 /// What is wrong with the superblocks of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wrong {
@@ -69,6 +96,14 @@ impl Wrong {
                 Some(Wrong::Older { has, had })
             }
             Ok(Look { emptied, .. }) => emptied.map(Wrong::One),
+        }
+    }
+
+    /// The drive shows the same, whatever the array knows of it by now.
+    fn shows_like(self, other: Wrong) -> bool {
+        match (self, other) {
+            (Wrong::Older { has, .. }, Wrong::Older { has: before, .. }) => has == before,
+            _ => self == other,
         }
     }
 }
@@ -120,6 +155,17 @@ fn became(looked: &Result<(), Failure>, serves: Result<bool, &Failure>) -> Strin
     }
 }
 
+/// The engine doubts it.
+fn is_doubted(member: &MemberStatus) -> bool {
+    member.doubted.is_some()
+}
+
+/// The devices of members of which this is so.
+fn devices(status: &Status, wanted: fn(&MemberStatus) -> bool) -> BTreeSet<DeviceId> {
+    let members = status.members.iter().filter(|member| wanted(member));
+    members.filter_map(|member| member.device).collect()
+}
+
 impl Running {
     /// Puts out members that lost their superblocks while they served.
     pub(crate) fn put_out_emptied(&self, events: &EventLog) {
@@ -142,23 +188,35 @@ impl Running {
                 return;
             }
         }
+        let doubts = devices(&status, is_doubted);
+        self.noted.forget_others(&doubts);
+        let some = some.into_iter().filter(|m| !self.noted.has(m)).collect();
         let some = self.still_wrong(&status, some);
-        if some.is_empty() {
-            return;
-        }
-        let looked = self.command(Command::LookAtSuperblocks).map(drop);
-        let serves = self.serving_members();
-        for member in some {
-            let serves = serves.as_ref().map(|all| all.contains(&member.device));
-            let became = became(&looked, serves);
-            self.note(events, &member, became);
+        if !(some.is_empty() && doubts.is_empty()) {
+            self.let_decide(events, &some);
         }
     }
 
-    fn serving_members(&self) -> Result<BTreeSet<DeviceId>, Failure> {
-        let members = self.status()?.members.into_iter();
-        let serving = members.filter(in_service);
-        Ok(serving.filter_map(|m| m.device).collect())
+    /// The engine reads, and decides of these members; a doubt ends where the copies are right.
+    fn let_decide(&self, events: &EventLog, members: &[Emptied]) {
+        let looked = self.command(Command::LookAtSuperblocks).map(drop);
+        let status = self.status();
+        let of = |wanted| status.as_ref().map(|status| devices(status, wanted));
+        let (serving, doubts) = (of(in_service), of(is_doubted));
+        if let Ok(doubts) = &doubts {
+            self.noted.forget_others(doubts);
+        }
+        for member in members {
+            let serves = serving.as_ref().map(|all| all.contains(&member.device));
+            let became = became(&looked, serves.map_err(|&failure| failure));
+            self.note(events, member, became);
+            if doubts
+                .as_ref()
+                .is_ok_and(|all| all.contains(&member.device))
+            {
+                self.noted.insert(member);
+            }
+        }
     }
 
     /// Those of which another look says the same a moment later.
@@ -208,6 +266,7 @@ impl Running {
                             // Nobody may wait any more.
                             let _ = found.send(member(wrong));
                         }
+                        found
                     };
                     self.begin_look(device, look);
                 }
@@ -224,14 +283,16 @@ impl Running {
     }
 
     /// Looks on a thread of its own: a device that hangs holds up neither a stop nor another look.
-    fn begin_look(&self, device: DeviceId, look: impl FnOnce() + Send + 'static) {
+    /// What `look` returns is dropped when the device may be looked at again.
+    fn begin_look<T>(&self, device: DeviceId, look: impl FnOnce() -> T + Send + 'static) {
         let looks = self.looks.clone();
         if !looks.with(|looks| looks.insert(device)) {
             return;
         }
         let looking = move || {
-            look();
+            let done = look();
             looks.with(|looks| looks.remove(&device));
+            drop(done);
         };
         // The next look asks it again.
         if strake_runtime::spawn_thread("look", looking).is_err() {
@@ -244,8 +305,9 @@ impl Running {
 mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::FileExt;
+    use std::time::{Duration, Instant};
 
-    use strake_engine::event::MemberState;
+    use strake_engine::event::{MemberState, OutCause};
 
     use crate::api::CreateRequest;
     use crate::daemon::array::running::Limits;
@@ -254,6 +316,8 @@ mod tests {
     use crate::daemon::state::Dir;
 
     use crate::common::errors::{Code, Failure};
+
+    use super::{Generation, Wrong};
 
     const BYTES: u64 = 32 << 20;
 
@@ -269,6 +333,19 @@ mod tests {
         assert!(super::became(&looked, Ok(false)).starts_with("put out"));
         assert!(super::became(&Ok(()), Ok(true)).starts_with("still in service: the level"));
         assert!(super::became(&Ok(()), Ok(false)).starts_with("put out"));
+    }
+
+    #[test]
+    fn what_the_array_knows_of_an_image_makes_it_no_other_one() {
+        let older = |has, had| Wrong::Older {
+            has: Generation(has),
+            had: Generation(had),
+        };
+        assert!(older(3, 7).shows_like(older(3, 8)));
+        assert!(!older(3, 7).shows_like(older(4, 7)));
+        assert!(!older(3, 7).shows_like(Wrong::One(0)));
+        assert!(Wrong::One(0).shows_like(Wrong::One(0)));
+        assert!(!Wrong::One(0).shows_like(Wrong::One(4096)));
     }
 
     /// An array of RAID 5 that serves, and its three files.
@@ -299,6 +376,27 @@ mod tests {
         let file = File::options().write(true).open(path).expect("there");
         file.write_all_at(&vec![0xa5; bytes as usize], 0)
             .expect("written");
+    }
+
+    /// Events of this kind.
+    fn count(service: &Service, kind: &str) -> usize {
+        let all = service.events().since(0);
+        all.iter().filter(|event| event.event == kind).count()
+    }
+
+    /// The cause of a doubt about the member in this slot.
+    fn doubted(service: &Service, slot: usize) -> Option<OutCause> {
+        let running = service.running("data").expect("it serves");
+        running.status().expect("it serves").members[slot].doubted
+    }
+
+    /// The events of an array arrive a little later than what it does.
+    fn until(what: &str, is_so: impl Fn() -> bool) {
+        let patience = Instant::now() + Duration::from_secs(10);
+        while !is_so() {
+            assert!(Instant::now() < patience, "{what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     fn said(service: &Service) -> Vec<(u8, String)> {
@@ -350,6 +448,38 @@ mod tests {
             said[1].0 == 1 && said[1].1.starts_with("still in service"),
             "{said:?}"
         );
+        service.stop("data", false).expect("stopped");
+    }
+
+    /// It was noted each minute, and jobs of an idle array waited on when the copy was back.
+    #[test]
+    fn a_doubt_is_noted_once_and_ends_by_itself_when_the_copy_is_back() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let (service, paths) = array(&folder);
+        overwrite(&paths[0], BYTES);
+        service.put_out_emptied();
+        assert_ne!(states(&service)[0], MemberState::InSync);
+        let file = File::options().read(true).write(true).open(&paths[1]);
+        let file = file.expect("there");
+        let mut held = vec![0; 1 << 20];
+        for times in 1..3 {
+            file.read_exact_at(&mut held, 0).expect("read");
+            overwrite(&paths[1], 1 << 20);
+            (0..3).for_each(|_| service.put_out_emptied());
+            assert_eq!(doubted(&service, 1), Some(OutCause::Emptied));
+            assert_eq!(doubted(&service, 2), None);
+            let own = said(&service).into_iter().filter(|(slot, _)| *slot == 1);
+            assert_eq!(own.count(), times, "it is noted once for each doubt");
+            assert_eq!(count(&service, "member_no_longer_doubted"), times - 1);
+            file.write_all_at(&held, 0).expect("brought back");
+            service.put_out_emptied();
+            assert_eq!(doubted(&service, 1), None);
+            let ended = || count(&service, "member_no_longer_doubted") == times;
+            until("the end of the doubt is said", ended);
+            service.put_out_emptied();
+        }
+        assert_eq!(count(&service, "member_doubted"), 2);
+        assert_eq!(count(&service, "member_no_longer_doubted"), 2);
         service.stop("data", false).expect("stopped");
     }
 

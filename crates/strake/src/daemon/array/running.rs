@@ -154,6 +154,8 @@ pub(crate) struct Running {
     pub(crate) volumes: Volumes,
     /// Members that are being looked at.
     pub(crate) looks: emptied::Looks,
+    /// Doubted members of which it was noted what they lack.
+    pub(crate) noted: emptied::Noted,
     /// Under way at most.
     requests: Option<u32>,
     /// What was in its slots is kept there.
@@ -553,6 +555,7 @@ pub(crate) fn start(
         record: Mutex::new(record),
         volumes: Volumes::default(),
         looks: emptied::Looks::default(),
+        noted: emptied::Noted::default(),
         requests,
         dir: dir.clone(),
         aside,
@@ -750,7 +753,7 @@ impl Running {
         };
         Some(SetAsideJson {
             slot: Some(slot.0),
-            code: events::out_cause(aside.cause()).to_owned(),
+            code: view::out_cause(aside.cause()).to_owned(),
             found: format!("{device} {aside}"),
             cure,
             device,

@@ -24,7 +24,7 @@ use crate::common::size;
 use crate::common::time::rfc3339;
 use crate::daemon::events::journal::Journal;
 use crate::drives::find::Aside;
-use crate::view;
+use crate::view::{self, out_cause};
 
 const RING: usize = 4096;
 /// So long the end of a process waits for its last events.
@@ -326,23 +326,6 @@ impl EventLog {
     }
 }
 
-pub(crate) fn out_cause(cause: OutCause) -> &'static str {
-    match cause {
-        OutCause::NotFound => "not_found",
-        OutCause::Stale => "stale",
-        OutCause::OlderImage => "older_image",
-        OutCause::Emptied => "emptied",
-        OutCause::Unfit => "unfit",
-        OutCause::Shrunk => "shrunk",
-        OutCause::Gone => "gone",
-        OutCause::WriteError => "write_error",
-        OutCause::TimedOut => "timed_out",
-        OutCause::ReadErrors => "read_errors",
-        OutCause::Asked => "asked",
-        OutCause::Replaced => "replaced",
-    }
-}
-
 /// It was found at the start and set aside: the engine, which was not given it, calls it not found.
 const SET_ASIDE: &str = "set_aside";
 
@@ -440,6 +423,7 @@ fn words(kind: &EventKind) -> Words {
         | EventKind::CountersReset { .. }
         | EventKind::MemberFailing { .. }
         | EventKind::MemberDoubted { .. }
+        | EventKind::MemberNoLongerDoubted { .. }
         | EventKind::SpareUsed { .. }
         | EventKind::Returned { .. }
         | EventKind::Rebuilt { .. }
@@ -572,6 +556,13 @@ fn member_words(kind: &EventKind) -> Words {
                  Stop the array and bring back what it held; the next start sets it aside",
             );
             ("member_doubted", Some(slot), text(out_cause(cause)), effect)
+        }
+        EventKind::MemberNoLongerDoubted { slot, .. } => {
+            let effect = text(
+                "jobs go on. A drive that was restored from an image lacks what was written \
+                 meanwhile: strake scrub compares the members",
+            );
+            ("member_no_longer_doubted", Some(slot), None, effect)
         }
         EventKind::SpareUsed { slot, .. } => {
             ("spare_used", Some(slot), None, text("rebuild onto it"))
