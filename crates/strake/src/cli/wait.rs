@@ -155,7 +155,7 @@ impl<'a> Wait<'a> {
                 break array;
             }
             seen |= array.jobs.iter().any(|job| job.kind == kind);
-            let moves = kind == "init" && array.moving.is_some();
+            let moves = kind == "init" && moves_on(&array);
             let at_work = |job: &&JobJson| job.kind == kind && (!job.paused || moves);
             // A spare has the slot, and its rebuild is just about to begin.
             let begins = kind == "rebuild"
@@ -166,7 +166,10 @@ impl<'a> Wait<'a> {
                     idle = Duration::ZERO;
                     bar.at(job.done_bytes, job.total_bytes);
                 }
-                None if begins && idle < PATIENCE => idle += PAUSE,
+                // So may data that has stood still for a moment.
+                None if (begins || is_held_by_move(&array, kind)) && idle < PATIENCE => {
+                    idle += PAUSE;
+                }
                 None => break array,
             }
             thread::sleep(PAUSE);
@@ -231,10 +234,21 @@ impl<'a> Wait<'a> {
             };
             let mut reason = job.paused_by.as_deref().map(output::paused_by);
             if let Some(reason) = reason.as_mut().filter(|_| halted) {
-                *reason += &so_far();
+                *reason += &match kind {
+                    MOVE => format!(
+                        "; strake scrub {} accept takes what is read there for right",
+                        array.name
+                    ),
+                    _ => so_far(),
+                };
+            }
+            if is_held_by_move(&array, kind)
+                && let Some((reason, why)) = reason.as_mut().zip(why_it_stands(&array))
+            {
+                *reason += &format!(", and that stands still: {why}");
             }
             return Ok(End {
-                found: halted,
+                found: halted && kind != MOVE,
                 ..End::new(array, "paused", reason)
             });
         }
@@ -305,6 +319,28 @@ impl<'a> Wait<'a> {
             thread::sleep(PAUSE);
         }
     }
+}
+
+/// The job that moves data to another shape.
+const MOVE: &str = "restripe";
+
+/// Data moves to another shape, and nothing keeps it from that.
+fn moves_on(array: &ArrayJson) -> bool {
+    let stopped = array.moving.as_ref().is_none_or(|moving| moving.stopped);
+    let paused = |job: &JobJson| job.kind == MOVE && job.paused;
+    !stopped && !array.jobs.iter().any(paused)
+}
+
+/// A job of this kind waits for data that moves.
+fn is_held_by_move(array: &ArrayJson, kind: &str) -> bool {
+    let held = |job: &JobJson| job.kind == kind && job.paused_by.as_deref() == Some(MOVE);
+    array.moving.is_some() && array.jobs.iter().any(held)
+}
+
+/// What keeps data from moving.
+fn why_it_stands(array: &ArrayJson) -> Option<String> {
+    let job = array.jobs.iter().find(|job| job.kind == MOVE)?;
+    job.paused_by.as_deref().map(output::paused_by)
 }
 
 /// Nothing of it goes on: it has failed, or was stopped.

@@ -5,6 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::hung::within;
 use crate::rig::{self, Rig};
 
 const NBD: &[&str] = &["--export", "nbd"];
@@ -60,6 +61,32 @@ fn a_restripe_that_stands_half_way_says_why_and_exits_with_it() {
     let shown = rig.run_command(rig.command().args(["show", "data"]));
     let why = "paused (a slot has no member in sync)";
     assert!(shown.out.contains(why), "{shown:?}");
+}
+
+/// It waited for data that a user had stopped, without end.
+#[test]
+fn an_init_beside_data_that_stands_half_way_is_not_waited_for() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    rig.create("data", "5", NBD, &devices[..3]).ok();
+    if rig
+        .qemu_io("data", &["write -P 1 0 80M", "flush"])
+        .is_none()
+    {
+        return;
+    }
+    rig.run(&["set", "data", "restripe_priority=1"]).ok();
+    rig.run(&["restripe", "data", "--add", &devices[3]]).ok();
+    rig.run(&["restripe", "data", "--stop"]).ok();
+    rig.until("it moves no further", || {
+        rig.show("data")["jobs"][0]["paused_by"] == "asked"
+    });
+    let run = within(&rig, 60, &["init", "data", "start", "--wait"]);
+    let told = run.json();
+    assert_eq!((run.code, &told["ended"]), (11, &"paused".into()), "{told}");
+    let what = told["what"].to_string();
+    assert!(what.contains("a user stopped it"), "{what}");
 }
 
 #[test]

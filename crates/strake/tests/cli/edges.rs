@@ -1,6 +1,7 @@
 //! The edges of the process: where its answers go, what the machine permits it, what lies in its
 //! folder.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -282,6 +283,84 @@ fn what_answers_say_is_so() {
     rig.start_daemon_with(&["--scan", &copy]);
     let twice = rig.run(&["start", "data"]).refused(4, "member-found-twice");
     assert!(twice.err.contains(&copy) && twice.err.contains(&files[0]));
+}
+
+/// Copies of all members of an array.
+fn copied(rig: &Rig, files: &[String]) -> Vec<String> {
+    let copies: Vec<String> = (0..files.len())
+        .map(|at| rig.path(&format!("copy{at}")))
+        .collect();
+    for (file, copy) in files.iter().zip(&copies) {
+        fs::copy(file, copy).expect("copied");
+    }
+    copies
+}
+
+/// It took the place of the one in service, which lost its devices under its users.
+#[test]
+fn a_copy_of_an_array_in_service_is_refused_whatever_it_is_called() {
+    let mut rig = Rig::new();
+    let files = rig.files(2);
+    rig.start_daemon();
+    rig.create("data", "1", &["--export", "none"], &files).ok();
+    rig.run(&["stop", "data"]).ok();
+    let copies = copied(&rig, &files);
+    rig.run(&["start", "data"]).ok();
+    rig.run(&["rename", "data", "other"]).ok();
+    let before: Vec<_> = copies.iter().map(|c| rig::bytes(c)).collect();
+    for verb in [
+        &["start", "data"][..],
+        &["start", "data", "--dry-run"],
+        &["import", "data", "--as", "third"],
+        &["import", "data", "--as", "third", "--dry-run"],
+    ] {
+        let args = [verb, &[copies[0].as_str(), copies[1].as_str()]].concat();
+        let refused = rig.run(&args).refused(4, "array-in-use");
+        let found = refused.json_error()["found"].to_string();
+        assert!(found.contains("in service as other"), "{found}");
+        assert!(copies.iter().all(|copy| found.contains(copy)), "{found}");
+    }
+    assert_eq!(rig.show("other")["state"], "optimal");
+    assert_eq!(rig.show("other")["members"][0]["device"], files[0]);
+    rig.run(&["stop", "other"]).ok();
+    let after: Vec<_> = copies.iter().map(|c| rig::bytes(c)).collect();
+    assert!(before == after, "a copy is written");
+    rig.stop_daemon();
+}
+
+/// Each of the two commands left another pair of twins among the devices.
+#[test]
+fn where_all_members_are_there_twice_the_commands_name_one_set_each() {
+    let mut rig = Rig::new();
+    let files = rig.files(3);
+    rig.start_daemon();
+    rig.create("data", "5", &["--export", "none"], &files).ok();
+    rig.run(&["stop", "data"]).ok();
+    let copies = copied(&rig, &files);
+    rig.stop_daemon();
+    let scan: Vec<&str> = copies.iter().flat_map(|copy| ["--scan", copy]).collect();
+    rig.start_daemon_with(&scan);
+    let twice = rig.run(&["start", "data"]).refused(4, "member-found-twice");
+    let cure = twice.json_error()["cure"].to_string();
+    let devices = |part: &str| -> BTreeSet<String> {
+        let end = part.find(['\"', ';']).unwrap_or(part.len());
+        part[..end].split_whitespace().map(str::to_owned).collect()
+    };
+    let advised: Vec<BTreeSet<String>> = cure
+        .split("strake start data ")
+        .skip(1)
+        .map(devices)
+        .collect();
+    let set = |all: &[String]| all.iter().cloned().collect::<BTreeSet<String>>();
+    assert_eq!(advised.len(), 2, "{cure}");
+    for all in [&files, &copies] {
+        assert!(advised.contains(&set(all)), "{cure}");
+    }
+    let mut args = vec!["start", "data"];
+    args.extend(advised[0].iter().map(String::as_str));
+    rig.run(&args).ok();
+    rig.run(&["stop", "data"]).ok();
+    rig.stop_daemon();
 }
 
 #[test]

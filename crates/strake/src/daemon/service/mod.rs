@@ -270,7 +270,7 @@ impl Service {
             .find(|r| r.name().as_str() == name || r.uuid.to_string() == name)
     }
     /// The same, unless it is being stopped.
-    fn find_serving(&self, name: &str) -> Option<Arc<Running>> {
+    pub(super) fn find_serving(&self, name: &str) -> Option<Arc<Running>> {
         let running = self.find_running(name);
         running.filter(|running| !running.is_stopping())
     }
@@ -415,6 +415,7 @@ impl Service {
         found: &FoundArray,
         how: &Start,
     ) -> Result<Arc<Running>, Failure> {
+        self.check_no_copy(found)?;
         self.check_serving(how.name.as_ref().unwrap_or(found.name()), found.uuid)?;
         let running = Arc::new(running::start(&self.dir, &self.events, found, how)?);
         self.remember(found.members.iter().map(|m| absolute(&m.path)));
@@ -485,6 +486,7 @@ impl Service {
         found: &FoundArray,
         how: &Start,
     ) -> Result<Vec<String>, Failure> {
+        self.check_no_copy(found)?;
         self.check_serving(how.name.as_ref().unwrap_or(found.name()), found.uuid)?;
         running::may_start(&self.dir, found, how)
     }

@@ -148,6 +148,27 @@ impl Service {
         }
     }
 
+    /// Refuses to start a copy of an array that is in service, whatever the copy is called.
+    pub(super) fn check_no_copy(&self, found: &FoundArray) -> Result<(), Failure> {
+        let Some(running) = self.find_serving(&found.uuid.to_string()) else {
+            return Ok(());
+        };
+        let copies = found.members.iter().map(|m| m.path.display().to_string());
+        let copies: Vec<String> = copies.collect();
+        let what = format!(
+            "array {} is in service as {}; copies of its members are on {}",
+            found.uuid,
+            running.name(),
+            copies.join(", ")
+        );
+        let cure = format!(
+            "strake show {name} says which devices it has; take the copies away, or strake stop \
+             {name} and start the array with the devices named",
+            name = running.name()
+        );
+        Err(Failure::new(Code::ArrayInUse, what).cure(cure))
+    }
+
     /// Refuses to choose between arrays of one name of which none was ever served here.
     pub(super) fn check_alone(&self, found: &FoundArray) -> Result<(), Failure> {
         if self.dir.owner(found.name()).is_some() {
@@ -197,6 +218,7 @@ impl Service {
             all.extend(self.scan(&[]));
         }
         let name = wanted.unwrap_or_else(|| found.name().clone());
+        self.check_no_copy(&found)?;
         self.check_serving(&name, found.uuid)?;
         rename::check_free(&name, found.uuid, &all).map_err(|f| f.cure(cure(found.uuid)))?;
         let how = Start {

@@ -107,8 +107,19 @@ fn refused(found: &FoundArray) -> Option<Failure> {
         told(first),
         told(second)
     );
+    // What else is there twice was copied with it: of each pair the same one of the two is left out.
     let without = |other: &FoundMember| {
-        let all = found.usable().filter(|m| m.path != other.path);
+        let twin = |m: &FoundMember| {
+            let same = |o: &&FoundMember| {
+                o.path != m.path && o.image.superblock.member == m.image.superblock.member
+            };
+            found.usable().find(same)
+        };
+        let is_later = |m: &FoundMember| twin(m).map(|twin| m.path > twin.path);
+        let all = found.usable().filter(|m| {
+            let left_out = is_later(m).is_some_and(|later| Some(later) == is_later(other));
+            !left_out
+        });
         let all: Vec<String> = all.map(|m| quoted(&m.path)).collect();
         format!("strake start {} {}", found.name(), all.join(" "))
     };
