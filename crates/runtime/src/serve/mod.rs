@@ -386,6 +386,20 @@ impl Serving {
         self.ask(patience, Mail::Status)
     }
 
+    /// The same, where every thread answers: what the array's own thread says of an array is not
+    /// all of it while another thread of it stands still.
+    ///
+    /// # Errors
+    /// As of [`Serving::status_now`]; also where any other thread does not answer.
+    pub fn status_of_all_within(&self, patience: Duration) -> Result<Status, ServeError> {
+        let (beats, until) = (self.heartbeat(), Instant::now() + patience);
+        let status = self.status_within(patience)?;
+        match beats.is_answered(until) {
+            true => Ok(status),
+            false => Err(ServeError::Silent),
+        }
+    }
+
     /// A look for the superblocks of a member, by what the array has open: see [`Device::look`].
     pub fn look_at(
         &self,

@@ -5,10 +5,12 @@
 //! unless the kernel holds it: then it is in uninterruptible sleep, and killing the process does
 //! not end that either.
 //!
-//! Invariant: asking and looking never wait. Deliberately absent: what follows from silence.
+//! Invariant: asking and looking never wait, but for a caller that names a moment. Deliberately
+//! absent: what follows from silence.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::time::Instant;
 
 use crate::mail::{Mail, Peers};
 
@@ -40,6 +42,15 @@ impl Heartbeat {
         }
         let peers = peers.clone();
         Heartbeat { peers, waiting }
+    }
+
+    /// Whether every thread has answered, or has ended, by then.
+    pub(crate) fn is_answered(&self, until: Instant) -> bool {
+        let answers = |(_, answer): &(u16, Receiver<()>)| {
+            let left = until.saturating_duration_since(Instant::now());
+            answer.recv_timeout(left) != Err(RecvTimeoutError::Timeout)
+        };
+        self.waiting.iter().all(answers)
     }
 
     /// Threads that have not answered by now. One that has ended, or is about to, is not silent.

@@ -893,6 +893,34 @@ fn a_folder_of_what_lasts_that_answers_nothing_keeps_no_command_from_the_daemon(
     rig.stop_daemon();
 }
 
+/// The thread that answers for the array was asked, and no other: an array whose users wait was
+/// called optimal.
+#[test]
+fn an_array_with_another_thread_that_hangs_is_unresponsive_too() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let files = rig.files(2);
+    let two = &["--export", "none", "--shards", "2"];
+    rig.create("data", "1", two, &files).ok();
+    let Some(mut holder) = manager::hold(manager::thread(&rig, "strake-data-1")) else {
+        return rig::skipped("no thread may be traced here");
+    };
+    let shown = within(&rig, 30, &["show", "data"]);
+    assert_eq!(
+        (shown.code, shown.json()["state"].as_str()),
+        (9, Some("unresponsive"))
+    );
+    let status = within(&rig, 30, &["status"]);
+    assert!(
+        status.out.contains("its threads do not answer"),
+        "{status:?}"
+    );
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends");
+    rig.until_state("data", "optimal");
+    rig.stop_daemon();
+}
+
 /// They were stopped one after the other: those behind one that hangs after ten minutes.
 #[test]
 fn one_array_that_hangs_holds_up_the_stop_of_no_other() {

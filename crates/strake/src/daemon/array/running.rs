@@ -687,7 +687,7 @@ impl Running {
     /// The same, with how long its members took.
     pub(crate) fn told(&self) -> Result<(ArrayJson, LatenciesJson), Failure> {
         self.with(|s| {
-            let status = s.status_within(LOOK_PATIENCE)?;
+            let status = s.status_of_all_within(LOOK_PATIENCE)?;
             let latencies = latency::of(&status, |id| s.path(id));
             Ok((self.shown(s, &status), latencies))
         })
@@ -695,7 +695,7 @@ impl Running {
     /// The same, with all that is counted of it.
     pub(crate) fn measured(&self) -> Result<Measured, Failure> {
         self.with(|s| {
-            let status = s.status_within(LOOK_PATIENCE)?;
+            let status = s.status_of_all_within(LOOK_PATIENCE)?;
             let geometry = Geometry::of(&status.superblock);
             let layout = &status.superblock.layout;
             Ok(Measured {
