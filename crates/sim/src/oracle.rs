@@ -529,7 +529,12 @@ impl Oracle {
 
     /// The version of each sector of a block that a reader saw, if all are known.
     pub fn versions_in(&self, block: u64, bytes: &[u8]) -> Option<Vec<Version>> {
-        let entries = || self.blocks[block as usize].iter();
+        let entries = || {
+            // What a block held before its first write fits anything: it comes last.
+            let all = || self.blocks[block as usize].iter();
+            let known = all().filter(|e| e.version != Version::UNDEFINED);
+            known.chain(all().filter(|e| e.version == Version::UNDEFINED))
+        };
         let sector = |sector: usize, entry: &Entry| self.version_in(entry, sector);
         let parts = || bytes.chunks(self.sector_bytes).enumerate();
         if let Some(one) = entries().find(|e| self.fits(e.version, block, 0, bytes)) {
