@@ -183,13 +183,20 @@ fn destroyed(array: &ArrayJson) -> String {
         Some(date) => format!(
             "{}: destroyed here on {date}: {}\n",
             array.name,
-            destroyed_cure(&array.uuid)
+            destroyed_cure(&array.uuid, array.startable != Some(false))
         ),
     }
 }
 
-pub(crate) fn destroyed_cure(uuid: &str) -> String {
-    format!("strake destroy {uuid} wipes what is left, strake start --force {uuid} takes it back")
+/// `startable`: enough members are there.
+pub(crate) fn destroyed_cure(uuid: &str, startable: bool) -> String {
+    let first = match startable {
+        true => "",
+        false => "with the members that are missing, ",
+    };
+    format!(
+        "strake destroy {uuid} wipes what is left; {first}strake start --force {uuid} takes it back"
+    )
 }
 
 /// How an array's drives wear.
@@ -714,9 +721,10 @@ pub(crate) fn scan(all: &[ScanJson]) -> String {
             array.uuid
         ));
         if let Some(date) = &array.destroyed {
+            let startable = matches!(array.state.as_str(), "complete" | "degraded");
             text.push_str(&format!(
                 "  destroyed on {date}: {}\n",
-                destroyed_cure(&array.uuid)
+                destroyed_cure(&array.uuid, startable)
             ));
         }
         if let Some(reason) = &array.reason {

@@ -421,10 +421,10 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
     let client = Client::need(&context.dir)?;
     let meant = named_or_all(&client, args.name.as_ref(), |array| {
         if let Some(date) = &array.destroyed {
-            let (name, uuid) = (&array.name, &array.uuid);
+            let cure = output::destroyed_cure(&array.uuid, array.startable != Some(false));
             context.aside(&format!(
-                "{name} was destroyed here on {date}, so --all does not mean it; strake start \
-                 --force {uuid} takes it back"
+                "{} was destroyed here on {date}, so --all does not mean it; {cure}",
+                array.name
             ));
         }
         is_not_served(array) && array.destroyed.is_none()

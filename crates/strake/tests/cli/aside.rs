@@ -286,6 +286,33 @@ fn an_array_that_was_destroyed_does_not_come_back_with_a_member_that_was_away() 
     assert_eq!(rig.run(&["scan"]).ok().json(), json!([]));
 }
 
+/// It was said that a start takes it back.
+#[test]
+fn a_destroyed_array_with_too_few_members_comes_back_with_the_others_only() {
+    let mut rig = Rig::new();
+    let Some(devices) = stopped(&mut rig, "5", 3) else {
+        return;
+    };
+    for away in 1..3 {
+        fs::rename(&devices[away], rig.path(&format!("away{away}"))).expect("unplugged");
+    }
+    rig.run(&["destroy", "data", "--yes"]).ok();
+    fs::rename(rig.path("away1"), &devices[1]).expect("plugged");
+    let plain = |args: &[&str]| rig.run_command(rig.command().args(args)).out;
+    let way = "with the members that are missing, strake start --force";
+    rig.until("it is seen", || plain(&["scan"]).contains("destroyed on"));
+    for args in [&["scan"][..], &["show"], &["doctor"]] {
+        rig.until("it is told", || plain(args).contains(way));
+    }
+    fs::rename(rig.path("away2"), &devices[2]).expect("plugged");
+    rig.until("the other one is seen", || {
+        let all = plain(&["scan"]);
+        all.contains("takes it back") && !all.contains(way)
+    });
+    let uuid = rig.show("data")["uuid"].as_str().expect("one").to_owned();
+    assert_eq!(rig.run(&["start", "--force", &uuid]).code, 5);
+}
+
 #[test]
 fn destroy_wipes_members_that_are_set_aside_too() {
     let mut rig = Rig::new();

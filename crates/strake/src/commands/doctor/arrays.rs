@@ -161,7 +161,7 @@ fn state(array: &ArrayJson, say: Say<'_>) {
                 "state",
                 Severity::Info,
                 what,
-                output::destroyed_cure(&array.uuid),
+                output::destroyed_cure(&array.uuid, array.startable != Some(false)),
             );
         }
         _ if shown_exit(array) == Exit::TooFew as u8 => {
