@@ -6,6 +6,7 @@
 pub(crate) mod args;
 pub(crate) mod client;
 pub(crate) mod complete;
+pub(crate) mod latency;
 pub(crate) mod output;
 pub(crate) mod paint;
 pub(crate) mod stopped;

@@ -10,10 +10,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::api::*;
 use crate::cli::paint::{Mood, Paint};
-use crate::cli::stopped;
+use crate::cli::{latency, stopped};
 use crate::common::errors::errno_text;
 use crate::common::{shown, size};
-use crate::view::latency::LatenciesJson;
 
 /// Columns, as wide as they must be.
 #[derive(Debug, Default)]
@@ -84,7 +83,7 @@ pub(crate) fn or_dash(text: Option<&String>) -> String {
     text.map_or_else(|| "-".to_owned(), Clone::clone)
 }
 
-fn slot_text(slot: Option<u8>) -> String {
+pub(crate) fn slot_text(slot: Option<u8>) -> String {
     slot.map_or_else(|| "-".to_owned(), |s| s.to_string())
 }
 
@@ -549,7 +548,7 @@ fn behind_members(a: &ArrayJson) -> String {
         }
     }
     text.push_str(&had(a));
-    text.push_str(&latencies(a));
+    text.push_str(&latency::recent(a));
     for job in &a.jobs {
         text.push_str(&format!("  {}\n", job_long(job)));
     }
@@ -637,72 +636,6 @@ fn retries(a: &ArrayJson) -> String {
         table.row([vec![slot_text(member.slot)], counts.to_vec()].concat());
     }
     if any { table.text(2) } else { String::new() }
-}
-
-/// How long members take, where anything was read or written.
-fn latencies(a: &ArrayJson) -> String {
-    let mut table = Table::new(&[
-        "SLOT",
-        "READ p50/p99/p99.9",
-        "WRITE p50/p99/p99.9",
-        "HEDGED",
-        "WON",
-        "LOST",
-        "REFUSED",
-        "",
-    ]);
-    let known = |m: &&MemberJson| m.read_latency.is_some() || m.write_latency.is_some();
-    let mut any = false;
-    for member in a.members.iter().filter(known) {
-        any = true;
-        let hedged = &member.hedged_reads;
-        table.row(vec![
-            slot_text(member.slot),
-            quantiles(member.read_latency),
-            quantiles(member.write_latency),
-            hedged.issued.to_string(),
-            hedged.won.to_string(),
-            hedged.lost.to_string(),
-            hedged.refused.to_string(),
-            if member.slow { "slow" } else { "" }.to_owned(),
-        ]);
-    }
-    if any { table.text(2) } else { String::new() }
-}
-
-/// How long members took, all in all.
-pub(crate) fn all_latencies(all: &LatenciesJson) -> String {
-    let mut table = Table::new(&[
-        "SLOT",
-        "DEVICE",
-        "",
-        "COUNT",
-        "MEAN",
-        "RECENT p50/p99/p99.9",
-        "LONGEST",
-    ]);
-    for member in &all.members {
-        for (what, took) in [("reads", &member.reads), ("writes", &member.writes)] {
-            let mean = took.sum_ns.checked_div(took.count);
-            table.row(vec![
-                slot_text(Some(member.slot)),
-                member.device.clone().unwrap_or_else(|| "-".to_owned()),
-                what.to_owned(),
-                took.count.to_string(),
-                mean.map_or_else(|| "-".to_owned(), |ns| format!("{} µs", ns.div_ceil(1000))),
-                quantiles(took.recent),
-                format!("{} µs", took.max_ns.div_ceil(1000)),
-            ]);
-        }
-    }
-    format!("{}\n{}", all.name, table.text(2))
-}
-
-fn quantiles(latency: Option<LatencyJson>) -> String {
-    latency.map_or_else(
-        || "-".to_owned(),
-        |l| format!("{}/{}/{} µs", l.p50_us, l.p99_us, l.p999_us),
-    )
 }
 
 /// Arrays found on drives.

@@ -346,7 +346,7 @@ fn wear(context: &Context, name: &str, since: Option<Duration>) -> Ended {
 fn latency(context: &Context, name: &str) -> Ended {
     let client = Client::need(&context.dir)?;
     let latencies: LatenciesJson = client.get(&url(name, "latency")?)?;
-    context.say(&latencies, output::all_latencies);
+    context.say(&latencies, crate::cli::latency::all);
     Ok(DONE)
 }
 

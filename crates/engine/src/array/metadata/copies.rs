@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    /// An image that was taken while a copy was being written passed for the member: it was written.
+    /// An image that was taken while a copy was being written passed for the member.
     #[test]
     fn a_copy_of_another_generation_beside_a_damaged_one_is_an_older_image() {
         let damaged = Shown::Damaged;

@@ -107,7 +107,7 @@ fn refused(found: &FoundArray) -> Option<Failure> {
         told(first),
         told(second)
     );
-    // What else is there twice was copied with it: of each pair the same one of the two is left out.
+    // What else is there twice was copied with it: of each pair the same one is left out.
     let without = |other: &FoundMember| {
         let twin = |m: &FoundMember| {
             let same = |o: &&FoundMember| {
