@@ -168,6 +168,49 @@ fn devices_that_tell_nothing_any_more_are_named_by_slot() {
 }
 
 #[test]
+fn what_is_no_device_is_refused_before_a_restore_judges_by_it() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    let file = rig.path("backup.json");
+    rig.run(&["config", "backup", &file]).ok();
+    let (gone, folder) = (rig.path("nonexist"), rig.path("folder"));
+    fs::create_dir(&folder).expect("made");
+    let restore = |more: &[&str], code, error| {
+        let args = ["config", "restore", &file, "data", "--dry-run"];
+        let refused = rig.run(&[&args, more].concat());
+        let path = more.last().expect("a path").trim_start_matches("0=");
+        assert!(refused.err.contains(path), "{refused:?}");
+        refused.refused(code, error);
+    };
+    let slot = |path: &str| format!("0={path}");
+    // Where it is there, and where it is to be made again.
+    for is_there in [true, false] {
+        if !is_there {
+            rig.run(&["stop", "data"]).ok();
+            devices.iter().for_each(|device| destroy(device, HEAD));
+        }
+        for more in [&["--slot"][..], &["--accept-stale", "--slot"]] {
+            restore(&[more, &[&slot(&gone)]].concat(), 3, "device-not-found");
+            restore(&[more, &[&slot(&folder)]].concat(), 2, "device-kind");
+        }
+        restore(&["--device", &gone], 3, "device-not-found");
+        restore(&["--device", "/dev/null"], 2, "device-kind");
+    }
+    rig.run(&[
+        "config",
+        "restore",
+        &file,
+        "data",
+        "--dry-run",
+        "--device",
+        &folder,
+    ])
+    .ok();
+}
+
+#[test]
 fn a_member_that_was_out_for_a_while_is_not_taken_for_one_that_was_not() {
     let mut rig = Rig::new();
     let Some((devices, file)) = backed_up(&mut rig, "6", 5) else {

@@ -193,6 +193,7 @@ impl Service {
     /// Makes the arrays and pools of a backup again that are not there any more.
     pub(crate) fn restore(&self, request: &RestoreRequest) -> Result<RestoredJson, Failure> {
         let (chosen, pools) = chosen(request)?;
+        are_devices(request)?;
         // Arrays are told from which of them they take.
         let mut before = Vec::new();
         let mut made = Vec::new();
@@ -779,6 +780,16 @@ fn slots_text(devices: &[PathBuf]) -> String {
 
 /// Entries of a backup: arrays, and pools.
 type Chosen<'a> = (Vec<&'a BackupArrayJson>, Vec<&'a BackupPoolJson>);
+
+/// Refuses paths of a request that stand for no device: nothing is to be judged by them. A folder
+/// stands for the files in it, but not in a slot.
+fn are_devices(request: &RestoreRequest) -> Result<(), Failure> {
+    let mut paths = find::expand(&request.devices);
+    paths.extend(request.slots.iter().map(|told| absolute(&told.device)));
+    paths
+        .iter()
+        .try_for_each(|path| sysfs::identity(path).map(drop))
+}
 
 /// The arrays and pools that are asked for.
 fn chosen(request: &RestoreRequest) -> Result<Chosen<'_>, Failure> {
