@@ -281,9 +281,21 @@ fn a_failed_member_still_plugged_in_is_not_taken_for_the_one_that_replaced_it() 
         restore(&after, &["--accept-stale", "--slot", &stale]).refused(4, "members-disagree");
         // The backup from before names the one that failed, which is older than the one that came
         // after it.
-        let refused = restore(&before, &["--accept-stale"]);
-        assert!(refused.err.contains(&right[1]), "{refused:?}");
-        refused.refused(4, "members-disagree");
+        for more in [&[][..], &["--accept-stale"]] {
+            let refused = restore(&before, more);
+            assert!(refused.err.contains(&right[1]), "{refused:?}");
+            let cure = refused.json_error()["cure"].clone();
+            refused.refused(4, "members-disagree");
+            // Whichever it is: what is advised is all that is needed.
+            let cure = cure.as_str().expect("a cure");
+            let (yes, no) = cure.split_once("; if not: ").expect("two ways");
+            let (_, yes) = yes.split_once("took its place: ").expect("a way");
+            for (way, device) in [(yes, &right[1]), (no, &left)] {
+                let way: Vec<&str> = way.split(' ').chain(["--dry-run"]).collect();
+                let would = restore(&before, &way).ok().json();
+                assert_eq!(would["arrays"][0]["devices"][1], json!(device), "{would}");
+            }
+        }
         let named = ["--accept-stale", "--slot", &ours, "--dry-run"];
         let would = restore(&before, &named).ok().json();
         assert_eq!(would["arrays"][0]["devices"], json!(right), "{would}");

@@ -8,9 +8,9 @@ use strake_engine::create::Definition;
 use strake_format::{ArrayUuid, MemberUuid};
 
 use crate::api::config::{RestoreRequest, SlotDevice};
-use crate::common::absolute;
 use crate::common::errors::{Code, Failure};
 use crate::common::partly;
+use crate::common::{absolute, quoted};
 use crate::daemon::service::backup::age::{is_older, older};
 use crate::drives::lost;
 use crate::drives::lost::Remains;
@@ -159,14 +159,18 @@ fn missing(members: &Members<'_>, slots: &[Option<Remains>], remains: &[Remains]
         absent.join(", "),
         members.array
     );
-    let mut left = Vec::new();
+    let (mut left, mut may_be) = (Vec::new(), Vec::new());
     for other in strangers(remains, members.uuids) {
         found += &format!("; {}", members.stranger(other));
-        if members.left_in(other).is_some() {
-            left.push(other.path.clone());
+        match members.left_in(other) {
+            Some(_) => left.push(other.path.clone()),
+            None => may_be.push(other.path.clone()),
         }
     }
-    let how = "strake config restore FILE NAME --slot N=DEV";
+    let mut how = "strake config restore FILE NAME --slot N=DEV".to_owned();
+    if !may_be.is_empty() {
+        how += &format!(", and --accept-stale with {}", partly::all(&may_be));
+    }
     let cure = match left.as_slice() {
         [] => format!("if you know it: {how}"),
         left => format!(
@@ -232,9 +236,14 @@ pub(super) fn not_replaced(
     let Some(other) = strangers(remains, members.uuids).find(|other| is_older(older, other)) else {
         return Ok(());
     };
-    let (other, slot) = (other.path.display(), slot.unwrap_or(0));
-    let found = format!("{what}, and {other} joined it after the backup was taken");
-    let cure =
-        format!("if {other} took its place: --slot {slot}={other}; if not: --slot {slot}={path}");
+    let (joined, slot) = (other.path.display(), slot.unwrap_or(0));
+    let found = format!("{what}, and {joined} joined it after the backup was taken");
+    let named = |device: &Remains| format!("--slot {slot}={}", quoted(&device.path));
+    // Either is in doubt then: one is not in the backup, the other lacks what was written since.
+    let cure = format!(
+        "if {joined} took its place: {} --accept-stale; if not: {} --accept-stale",
+        named(other),
+        named(older)
+    );
     Err(Failure::new(Code::MembersDisagree, found).cure(cure))
 }
