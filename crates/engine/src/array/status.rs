@@ -64,6 +64,8 @@ impl Array {
             undecided: self.undecided(),
             members,
             jobs: self.jobs_shown(),
+            rebuilds_stopped: self.jobs.paused,
+            rebuild_blocked: self.jobs.blocked,
             spares_elsewhere: self.elsewhere,
         }
     }

@@ -93,6 +93,10 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// Jobs at work or paused.
     pub jobs: Vec<JobStatus>,
+    /// Rebuilds were stopped, and wait for their start.
+    pub rebuilds_stopped: bool,
+    /// A rebuild could not compute stripes: it waits for its start, or for other members.
+    pub rebuild_blocked: bool,
     /// What it was told last of spares elsewhere.
     pub spares_elsewhere: bool,
 }

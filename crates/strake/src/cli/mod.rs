@@ -128,10 +128,12 @@ impl Context {
         self.say(&planned, |p| format!("{}: would {}\n", p.array, p.would));
         Ok(DONE)
     }
-    /// What the daemon says that it would do.
+    /// What the daemon says that it would do; what else it says is why there is nothing to do.
     pub(crate) fn planned(&self, outcome: &OutcomeJson) -> Ended {
-        let what = outcome.what.strip_prefix("would ");
-        self.would(&outcome.array, what.unwrap_or(&outcome.what))
+        match outcome.what.strip_prefix("would ") {
+            Some(what) => self.would(&outcome.array, what),
+            None => self.would(&outcome.array, &format!("change nothing: {}", outcome.what)),
+        }
     }
     pub(crate) fn array(&self, array: &ArrayJson) -> Ended {
         self.say_painted(array, output::array);
@@ -265,17 +267,28 @@ pub(crate) fn confirm_start(
         let what = format!("strake start --force {name} {}", would_wipe(&wiped));
         confirm(false, &what)?;
     }
-    match check(false) {
-        Err(failure) if failure.code == Code::MembersEmptied => confirm(
+    match would_believe(check) {
+        Some(believed) => confirm(
             false,
-            &format!(
-                "strake start --force {name} would believe members that may have lost their \
-                 content: {}",
-                failure.found
-            ),
+            &format!("strake start --force {name} would {believed}"),
         ),
-        _ => Ok(()),
+        None => Ok(()),
     }
+}
+
+/// What a start by `--force` would believe, in words: without it, it is refused for that. `check`
+/// as of [`confirm_start`].
+pub(crate) fn would_believe(
+    check: impl Fn(bool) -> Result<Vec<String>, Failure>,
+) -> Option<String> {
+    let failure = check(false).err()?;
+    let is = failure.code == Code::MembersEmptied;
+    is.then(|| {
+        format!(
+            "believe members that may have lost their content: {}",
+            failure.found
+        )
+    })
 }
 
 /// What a start would wipe off members, in words.
@@ -283,12 +296,13 @@ pub(crate) fn would_wipe(wiped: &[String]) -> String {
     format!("would wipe partition tables: {}", wiped.join("; "))
 }
 
-/// What a dry run of a start answers.
-pub(crate) fn would_start(state: &str, wiped: &[String]) -> String {
-    match wiped {
-        [] => format!("start ({state})"),
-        wiped => format!("start ({state}), and {}", would_wipe(wiped)),
-    }
+/// What a dry run answers of a start, and of all else that is said of it.
+pub(crate) fn would_start(what: &str, wiped: &[String], believed: Option<&str>) -> String {
+    let wiped = (!wiped.is_empty()).then(|| would_wipe(wiped));
+    let believed = believed.map(|believed| format!("would {believed}"));
+    let all = [Some(what.to_owned()), wiped, believed];
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    all.join(", and ")
 }
 
 /// The outcome of something done without a daemon.

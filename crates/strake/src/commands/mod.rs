@@ -453,7 +453,7 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
     };
     let mut worst = DONE;
     for (one, start) in agreed.iter().zip(starts) {
-        match start.and_then(|array| started(context, args, &array)) {
+        match start.and_then(|array| started(context, &client, (args, &request), &array)) {
             Ok(exit) => worst = worst.max(exit),
             Err(failure) => refused.add(context, one.refused(failure)),
         }
@@ -474,20 +474,41 @@ fn agree_to_start(
         return Ok(());
     }
     confirm_start(args.yes, name, |force| {
-        let rehearsal = StartRequest {
-            force,
-            dry_run: true,
-            ..request.clone()
-        };
-        let array: ArrayJson = client.post(&url(name, "start")?, &rehearsal)?;
-        Ok(array.would_wipe)
+        rehearsed(client, name, request, force)
     })
 }
 
-fn started(context: &Context, args: &StartArgs, array: &ArrayJson) -> Ended {
+/// What a start, by force or not, would wipe.
+fn rehearsed(
+    client: &Client,
+    name: &str,
+    request: &StartRequest,
+    force: bool,
+) -> Result<Vec<String>, Failure> {
+    let rehearsal = StartRequest {
+        force,
+        dry_run: true,
+        ..request.clone()
+    };
+    let array: ArrayJson = client.post(&url(name, "start")?, &rehearsal)?;
+    Ok(array.would_wipe)
+}
+
+/// What is said of a start. One that is only asked about and forced is asked about without force,
+/// too: what is believed then is what the refusal names.
+fn started(
+    context: &Context,
+    client: &Client,
+    (args, request): (&StartArgs, &StartRequest),
+    array: &ArrayJson,
+) -> Ended {
     if !args.dry_run {
         return context.array(array);
     }
+    let believed = args
+        .force
+        .then(|| would_believe(|force| rehearsed(client, &array.uuid, request, force)))
+        .flatten();
     let lost = |m: &&MemberJson| m.state != "in_sync";
     let lost: Vec<String> = array
         .members
@@ -499,7 +520,11 @@ fn started(context: &Context, args: &StartArgs, array: &ArrayJson) -> Ended {
         true => format!("{} now", array.state),
         false => format!("{} now, degraded then: {}", array.state, lost.join(", ")),
     };
-    context.would(&array.name, &would_start(&state, &array.would_wipe))
+    let what = format!("start ({state})");
+    context.would(
+        &array.name,
+        &would_start(&what, &array.would_wipe, believed.as_deref()),
+    )
 }
 
 fn stop(context: &Context, args: &OneOrAll) -> Ended {

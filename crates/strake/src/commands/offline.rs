@@ -13,7 +13,7 @@ use strake_runtime::{Device, OpenMode};
 use crate::api::*;
 use crate::cli::args::StartArgs;
 use crate::cli::output;
-use crate::cli::{Context, Ended, confirm_start, done, would_start};
+use crate::cli::{Context, Ended, confirm_start, done, would_believe, would_start};
 use crate::common::errors::{Code, Failure};
 use crate::common::log;
 use crate::common::partly;
@@ -365,8 +365,8 @@ pub(crate) fn rename(
     }
     context.dir.not_destroyed(found.uuid, found.name(), false)?;
     rename::check_free(&new, found.uuid, &all)?;
-    rename::check_whole(&found)?;
     if request.dry_run {
+        rename::may_rename_stopped(&context.dir, &found, &new)?;
         return Ok(service::outcome(
             name,
             false,
@@ -394,8 +394,12 @@ pub(crate) fn import(
         .not_destroyed(found.uuid, found.name(), request.force)?;
     let name = wanted.unwrap_or_else(|| found.name().clone());
     rename::check_free(&name, found.uuid, &all).map_err(|f| f.cure("give it another with --as"))?;
+    let renames = name != *found.name();
+    if renames && request.dry_run {
+        rename::may_rename_stopped(&context.dir, &found, &name)?;
+    }
     if !request.dry_run {
-        if name != *found.name() {
+        if renames {
             rename::rename_stopped(&context.dir, &found, &name)?;
         }
         context.dir.make()?;
@@ -571,18 +575,21 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
         named: !devices.is_empty(),
         ..Start::of_daemon(Limits::default())
     };
+    let rehearse = |force| {
+        let how = Start {
+            force,
+            ..how.clone()
+        };
+        running::may_start(&context.dir, &found, &how)
+    };
     if args.dry_run {
         let wiped = running::may_start(&context.dir, &found, &how).map_err(told)?;
-        return context.would(name, &would_start(found.as_str(), &wiped));
+        let believed = would_believe(rehearse).filter(|_| args.force);
+        let what = format!("start ({})", found.as_str());
+        return context.would(name, &would_start(&what, &wiped, believed.as_deref()));
     }
     if args.force {
-        confirm_start(args.yes, name, |force| {
-            let how = Start {
-                force,
-                ..how.clone()
-            };
-            running::may_start(&context.dir, &found, &how)
-        })?;
+        confirm_start(args.yes, name, rehearse)?;
     }
     strake_runtime::check_descriptors_left()?;
     context.dir.takes_changes()?;

@@ -7,7 +7,10 @@ use std::path::Path;
 use crate::api::*;
 use crate::cli::args::*;
 use crate::cli::client::Client;
-use crate::cli::{Context, DONE, Ended, confirm, confirm_start, done, note_ignored, url};
+use crate::cli::{
+    Context, DONE, Ended, confirm, confirm_start, done, note_ignored, url, would_believe,
+    would_start,
+};
 use crate::commands::offline;
 use crate::common::{absolute, absolutes};
 use crate::daemon::service::upkeep::{clean_devices, light, switch_light};
@@ -167,11 +170,9 @@ pub(crate) fn import(context: &Context, args: ImportArgs) -> Ended {
     if let Some(client) = &client {
         note_ignored(context, client, &args.array, &request.devices)?;
     }
-    if let Some(client) = client
-        .as_ref()
-        .filter(|_| request.force && !request.dry_run)
-    {
-        confirm_start(args.yes, &args.array, |force| {
+    let mut believed = None;
+    if let Some(client) = client.as_ref().filter(|_| request.force) {
+        let rehearse = |force| {
             let rehearsal = ImportRequest {
                 force,
                 dry_run: true,
@@ -179,14 +180,24 @@ pub(crate) fn import(context: &Context, args: ImportArgs) -> Ended {
             };
             let array: ArrayJson = client.post(&path, &rehearsal)?;
             Ok(array.would_wipe)
-        })?;
+        };
+        match request.dry_run {
+            true => believed = would_believe(rehearse),
+            false => confirm_start(args.yes, &args.array, rehearse)?,
+        }
     }
     let array: ArrayJson = match &client {
         Some(client) => client.post(&path, &request)?,
         None => offline::import(context, &args.array, &request)?,
     };
     match (request.dry_run, client) {
-        (true, _) => context.would(&array.name, &format!("import array {}", array.uuid)),
+        (true, _) => {
+            let what = format!("import array {}", array.uuid);
+            context.would(
+                &array.name,
+                &would_start(&what, &array.would_wipe, believed.as_deref()),
+            )
+        }
         (false, Some(_)) => context.array(&array),
         (false, None) => {
             let what = match array.state.as_str() {

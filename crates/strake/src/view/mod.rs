@@ -711,6 +711,8 @@ pub(crate) mod tests {
             undecided: Vec::new(),
             members: vec![member],
             jobs: Vec::new(),
+            rebuilds_stopped: false,
+            rebuild_blocked: false,
             spares_elsewhere: false,
         };
         let placed = PlacedJson {

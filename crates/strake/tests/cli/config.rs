@@ -651,9 +651,37 @@ fn an_array_whose_pool_is_gone_is_made_again_with_its_other_settings_and_says_wh
     rig.run(&["stop", "data"]).ok();
     rig.run(&["pool", "delete", "shelf", "--yes"]).ok();
     devices[..3].iter().for_each(|device| destroy(device, HEAD));
+    let dry = |file: &str| rig.run(&["config", "restore", file, "data", "--dry-run"]);
+    // Whatever cannot be set is said before, too.
+    let text = fs::read_to_string(&file).expect("a backup");
+    let not_taken = rig.path("not-taken.json");
+    for (setting, value) in [
+        ("memory_limit_bytes", json!(1u64 << 50)),
+        ("rebuild_priority", json!(101)),
+    ] {
+        let mut backup: Value = serde_json::from_str(&text).expect("JSON");
+        let settings = &mut backup["arrays"][0]["settings"];
+        settings["pool"] = json!("none");
+        settings[setting] = value;
+        fs::write(&not_taken, backup.to_string()).expect("written");
+        let run = dry(&not_taken);
+        let lacks = run.json()["arrays"][0]["not_applied"].to_string();
+        assert!(lacks.contains("none applies"), "{setting}: {run:?}");
+        assert_eq!(run.code, 5, "{run:?}");
+    }
+    let would = dry(&file);
     let run = rig.run(&["config", "restore", &file, "data", "--yes"]);
     let told = run.json();
     assert_eq!(run.code, 5, "{run:?}");
+    assert_eq!(would.code, 5, "{would:?}");
+    let would = would.json()["arrays"][0].clone();
+    assert_eq!(would["not_applied"], told["arrays"][0]["not_applied"]);
+    assert!(
+        would["what"]
+            .to_string()
+            .contains("would be made again, but"),
+        "{would}"
+    );
     let lacks = told["arrays"][0]["not_applied"].to_string();
     assert!(lacks.contains("pool=shelf"), "{told}");
     let what = told["arrays"][0]["what"].to_string();

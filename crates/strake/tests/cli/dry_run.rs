@@ -2,7 +2,7 @@
 //! what would be done.
 
 use crate::hung::all_within;
-use crate::rig::Rig;
+use crate::rig::{Rig, end};
 
 /// Both the dry run and the command are refused so.
 fn refused(rig: &Rig, args: &[&str], code: i32, error: &str) {
@@ -47,9 +47,8 @@ fn a_dry_run_refuses_what_the_command_refuses() {
         refused(&rig, &["fail", "a", member], 4, "would-fail");
     }
     would(&rig, &["remove", "a", "0"], "forget 0");
-    would(&rig, &["rebuild", "a", "start"], "start the rebuild");
     would(&rig, &["init", "a", "start"], "start the zeroing");
-    would(&rig, &["scrub", "a", "pause"], "pause the scrub");
+    would(&rig, &["scrub", "a", "start"], "start the scrub");
     would(&rig, &["reset", "a"], "forget 0 read errors");
     let replaced = rig
         .run(&["replace", "a", "1", &d[3], "--dry-run"])
@@ -95,6 +94,64 @@ fn a_dry_run_of_start_looks_as_far_as_the_start_would() {
         &["start", "--foreground", "a", &d[0], &d[2]],
         "start (degraded)",
     );
+}
+
+/// The dry run said that it would start or stop what is as it is to be.
+#[test]
+fn a_dry_run_says_as_the_command_does_that_there_is_nothing_to_do() {
+    let mut rig = Rig::new();
+    let d = rig.files(3);
+    rig.start_daemon();
+    rig.create("a", "5", &["--export", "nbd"], &d).ok();
+    let nothing = |args: &[&str]| {
+        let dry = rig.run(&[args, &["--dry-run"]].concat()).ok().json();
+        let done = rig.run(args).ok().json();
+        assert_eq!(done["changed"], false, "{args:?}: {done}");
+        let why = done["what"].as_str().expect("it is said");
+        let would = format!("change nothing: {why}");
+        assert_eq!(dry["would"], would, "{args:?}: {dry}");
+    };
+    let does = |args: &[&str], what: &str| {
+        would(&rig, args, what);
+        let done = rig.run(args).ok().json();
+        assert_eq!(done["changed"], true, "{args:?}: {done}");
+    };
+    nothing(&["rebuild", "a", "start"]);
+    does(&["rebuild", "a", "stop"], "stop the rebuild");
+    nothing(&["rebuild", "a", "stop"]);
+    does(&["rebuild", "a", "start"], "start the rebuild");
+    nothing(&["init", "a", "stop"]);
+    nothing(&["scrub", "a", "pause"]);
+    nothing(&["scrub", "a", "stop"]);
+    rig.run(&["fail", "a", "0"]).ok();
+    nothing(&["rebuild", "a", "start"]);
+    rig.run(&["stop", "a"]).ok();
+    nothing(&["stop", "a"]);
+    let mut stop = rig.command();
+    let said = rig.run_command(stop.args(["stop", "a", "--dry-run"])).ok();
+    assert_eq!(
+        said.out,
+        "a: would change nothing: it was stopped already\n"
+    );
+}
+
+#[test]
+fn a_dry_run_without_a_daemon_refuses_what_another_process_holds() {
+    let mut rig = Rig::new();
+    let d = rig.files(3);
+    rig.create("a", "5", &[], &d).ok();
+    let serving = rig.foreground(&[&["a"][..], &[&d[0], &d[1], &d[2]]].concat());
+    refused(&rig, &["rename", "a", "b"], 4, "device-busy");
+    refused(&rig, &["import", "a", "--as", "b"], 4, "device-busy");
+    assert!(end(serving), "it ends");
+    for args in [&["rename", "a", "b"][..], &["import", "a", "--as", "b"]] {
+        rig.run(&[args, &["--dry-run"]].concat()).ok();
+    }
+    // With a daemon it is the same.
+    let serving = rig.foreground(&[&["a"][..], &[&d[0], &d[1], &d[2]]].concat());
+    rig.start_daemon();
+    refused(&rig, &["rename", "a", "b"], 4, "device-busy");
+    assert!(end(serving), "it ends");
 }
 
 /// A client of the API from before there was a request body still sends none.

@@ -185,6 +185,26 @@ fn a_forced_start_with_emptied_members_asks_and_names_each() {
     rig.run(&["start", "data"]).refused(4, "members-emptied");
     rig.run(&["start", "data", "--force"])
         .refused(4, "not-confirmed");
+    // What it would believe is said before, too.
+    for args in [
+        &["start", "data", "--force", "--dry-run"][..],
+        &["import", "data", "--force", "--dry-run"],
+        &[
+            "start",
+            "--foreground",
+            "data",
+            "--force",
+            "--dry-run",
+            &files[0],
+            &files[1],
+            &files[2],
+        ],
+    ] {
+        let would = rig.run(args).ok().json()["would"].to_string();
+        let believed = "would believe members that may have lost their content";
+        let all = files[..2].iter().all(|file| would.contains(file));
+        assert!(would.contains(believed) && all, "{args:?}: {would}");
+    }
     rig.run(&["start", "data", "--force", "--yes"]).ok();
     let events = rig.events();
     let mut slots: Vec<_> = events

@@ -51,7 +51,7 @@ pub(crate) struct Jobs {
     /// The administrator stopped the rebuild.
     pub(crate) paused: bool,
     /// Stripes could not be computed; tried again when the membership changes.
-    blocked: bool,
+    pub(crate) blocked: bool,
     /// The list of unreadable blocks had no room.
     list_full: bool,
     /// Jobs that wait because a member is doubted, and said so.

@@ -226,9 +226,10 @@ impl Service {
             ..self.how(request.export, request.force)
         };
         if request.dry_run {
-            self.may_start(&found, &how)?;
+            let would_wipe = self.may_start(&found, &how)?;
             return Ok(ArrayJson {
                 name: name.to_string(),
+                would_wipe,
                 ..self.placed(found.stopped_json())
             });
         }

@@ -51,25 +51,7 @@ pub(crate) fn rename_stopped(
     found: &FoundArray,
     name: &ArrayName,
 ) -> Result<Option<String>, Failure> {
-    check_whole(found)?;
-    let limits = Limits::default();
-    let how = Start::of_daemon(limits);
-    let Opened { members, aside, .. } = opening::open(found, &how)?;
-    if let Some(aside) = aside.first() {
-        return Err(aside.why.clone());
-    }
-    let (serving, _events) = strake_runtime::serve(ServeConfig {
-        members,
-        shards: 1,
-        memory_bytes: limits.memory_bytes,
-        placement: Placement::default(),
-        io_timeout: limits.io_timeout,
-        force: false,
-        export: ExportKind::None,
-        nbd_socket: dir.nbd_socket(name),
-        recover_ublk: None,
-        client_stock: Vec::new(),
-    })?;
+    let (serving, _events) = strake_runtime::serve(short_service(dir, found, name)?)?;
     let renamed = serving.command(Command::Rename(name.clone()));
     let stopped = serving.stop();
     renamed?;
@@ -81,8 +63,40 @@ pub(crate) fn rename_stopped(
     }))
 }
 
+/// Whether it could be renamed so now. Its members are held for a moment, and nothing is written.
+pub(crate) fn may_rename_stopped(
+    dir: &Dir,
+    found: &FoundArray,
+    name: &ArrayName,
+) -> Result<(), Failure> {
+    Ok(strake_runtime::may_serve(short_service(dir, found, name)?)?)
+}
+
+/// The service in which a stopped array is renamed, with all its members, which are held.
+fn short_service(dir: &Dir, found: &FoundArray, name: &ArrayName) -> Result<ServeConfig, Failure> {
+    check_whole(found)?;
+    let limits = Limits::default();
+    let how = Start::of_daemon(limits);
+    let Opened { members, aside, .. } = opening::open(found, &how)?;
+    if let Some(aside) = aside.first() {
+        return Err(aside.why.clone());
+    }
+    Ok(ServeConfig {
+        members,
+        shards: 1,
+        memory_bytes: limits.memory_bytes,
+        placement: Placement::default(),
+        io_timeout: limits.io_timeout,
+        force: false,
+        export: ExportKind::None,
+        nbd_socket: dir.nbd_socket(name),
+        recover_ublk: None,
+        client_stock: Vec::new(),
+    })
+}
+
 /// Refuses if members are missing.
-pub(crate) fn check_whole(found: &FoundArray) -> Result<(), Failure> {
+fn check_whole(found: &FoundArray) -> Result<(), Failure> {
     match found.readiness() {
         Readiness::Complete => Ok(()),
         other => {
@@ -103,7 +117,9 @@ impl Service {
         let new = parse_name(&request.name)?;
         let mut keys = self.keys(name);
         keys.push(new.to_string());
-        let _change = self.changes.begin("strake rename", keys, request.dry_run)?;
+        // The dry run of one that does not run holds its members.
+        let holds_none = request.dry_run && self.find_running(name).is_some();
+        let _change = self.changes.begin("strake rename", keys, holds_none)?;
         let all = self.scan(&[]);
         let serving = self.find_running(name);
         let (uuid, old, found) = match &serving {
@@ -129,8 +145,9 @@ impl Service {
             self.dir.not_destroyed(uuid, &old, false)?;
         }
         check_free(&new, uuid, &all)?;
-        found.as_ref().map_or(Ok(()), check_whole)?;
         if request.dry_run {
+            let may = |found| may_rename_stopped(&self.dir, found, &new);
+            found.as_ref().map_or(Ok(()), may)?;
             return Ok(outcome(
                 old.as_str(),
                 false,

@@ -149,8 +149,13 @@ impl Service {
             }
         };
         if request.dry_run {
-            running.preflight(command)?;
-            return Ok(outcome(name, false, &format!("would {action} the {word}")));
+            running.preflight(command.clone())?;
+            let status = running.status()?;
+            let what = match would_change(&command, &status) {
+                true => format!("would {action} the {word}"),
+                false => nothing_changed(kind, action, &status).to_owned(),
+            };
+            return Ok(outcome(name, false, &what));
         }
         // Before the next one's findings take its place.
         self.keep_scrub(&running, &running.status()?.superblock);
@@ -237,6 +242,26 @@ pub(super) fn accept(running: &Running, name: &str, dry_run: bool) -> Result<Out
     }
     let changed = running.command(Command::AcceptData)?;
     Ok(outcome(name, changed, &format!("begins to take {what}")))
+}
+
+/// Whether a job that is to start or to end is not yet as it is to be.
+fn would_change(command: &Command, status: &Status) -> bool {
+    let (sb, members) = (&status.superblock, &status.members);
+    match command {
+        Command::StartRebuild => {
+            let is_spare = |m: &MemberStatus| m.state == MemberState::Spare;
+            let waits = |m: &MemberStatus| m.spare_in_ns.is_some();
+            let no_longer = members.iter().any(waits) && members.iter().any(is_spare);
+            status.rebuilds_stopped || status.rebuild_blocked || no_longer
+        }
+        Command::StopRebuild => !status.rebuilds_stopped,
+        Command::StartInit => !sb.zeroing,
+        Command::StopInit => sb.zeroing,
+        Command::StartScrub(mode) => sb.scrub.is_none_or(|one| one.paused || one.mode != *mode),
+        Command::PauseScrub => sb.scrub.is_some_and(|one| !one.paused),
+        Command::StopScrub => sb.scrub.is_some(),
+        _ => true,
+    }
 }
 
 /// Why a job that was to start or to end is as it was.

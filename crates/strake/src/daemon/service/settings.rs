@@ -17,7 +17,7 @@ use crate::daemon::service::pools;
 use crate::daemon::service::{Service, outcome};
 use crate::settings;
 use crate::settings::engine_settings;
-use crate::settings::placement::Wanted;
+use crate::settings::placement::{PlacementRecord, Wanted};
 use crate::view;
 
 /// Settings that members carry are refused for an array that is not started; those of this machine
@@ -82,6 +82,21 @@ impl Service {
         }
         self.dir.place(superblock.array, &record)?;
         Ok(true)
+    }
+
+    /// Whether an array with this superblock, which is still to be made, would take all that is
+    /// wanted.
+    pub(super) fn may_set(
+        &self,
+        superblock: &Superblock,
+        export: &str,
+        wanted: &SettingsJson,
+    ) -> Result<(), Failure> {
+        engine_settings(wanted)?;
+        pools::check_named(&self.pools(), wanted.pool.as_deref())?;
+        let record = PlacementRecord::default().with(Wanted::of_settings(wanted))?;
+        let export = running::parse_export(export)?;
+        record.check_memory(superblock, export, self.limits.shards)
     }
 
     /// Changes settings: all that are wanted, or, where one is refused, none.

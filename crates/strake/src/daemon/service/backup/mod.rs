@@ -156,6 +156,9 @@ fn made_before(failure: Failure, before: &[String]) -> Failure {
     }
 }
 
+/// What is said of an array that cannot have all its settings.
+const NOT_AS_THEY_WERE: &str = "but its settings are not all as they were";
+
 impl Service {
     /// A backup of all arrays and pools; of arrays that do not answer, what their drives say.
     /// Refuses where one is on no drive either: it would pass for whole.
@@ -292,12 +295,19 @@ impl Service {
             data: Some(safety::data_of(&wanted.definition.layout)),
         };
         if request.dry_run {
-            make::again(&wanted.devices, permit, true, |devices| {
+            let made = make::again(&wanted.devices, permit, true, |devices| {
                 plan(&wanted, devices)
             })?;
-            let what = "would be made again";
-            let answer = asked.answer(true, wanted.doubt, what, &wanted.devices);
-            return Ok(Again::Nothing(answer));
+            let not_applied = self.would_not_apply(asked, &made.superblock);
+            let what = match &not_applied {
+                None => "would be made again".to_owned(),
+                Some(lacks) => format!("would be made again, {}: {lacks}", NOT_AS_THEY_WERE),
+            };
+            let answer = asked.answer(true, wanted.doubt, &what, &wanted.devices);
+            return Ok(Again::Nothing(RestoredArrayJson {
+                not_applied,
+                ..answer
+            }));
         }
         self.make_again(entry, array, request, &wanted, permit)?;
         let doubt = wanted.doubt;
@@ -347,16 +357,14 @@ impl Service {
             .into_iter()
             .filter_map(|member| member.device.map(PathBuf::from))
             .collect();
-        let not_applied = self.settle_restored(name, &asked.entry.settings);
+        let set = |settings: &SettingsJson| self.set(name, settings).map(drop);
+        let not_applied = not_applied(&asked.entry.settings, set);
         self.dir.restored(name);
         self.dir.has_inherited(made);
         let what = match &not_applied {
             None => "made again: it serves, and its strips are being compared".to_owned(),
             Some(not_applied) => {
-                format!(
-                    "made again: it serves, but its settings are not all as they were: \
-                     {not_applied}"
-                )
+                format!("made again: it serves, {NOT_AS_THEY_WERE}: {not_applied}")
             }
         };
         Ok(RestoredArrayJson {
@@ -454,19 +462,17 @@ impl Service {
         self.start_heir(entry, elder, &found).map(|_| ())
     }
 
-    /// Gives a restored array its settings. A pool that is not there keeps none of the others from
-    /// it. What could not be applied, and why.
-    fn settle_restored(&self, name: &str, settings: &SettingsJson) -> Option<String> {
-        let failure = self.set(name, settings).err()?;
-        let without = SettingsJson {
-            pool: None,
-            ..settings.clone()
-        };
-        if failure.code == Code::PoolNotFound && self.set(name, &without).is_ok() {
-            let pool = settings.pool.as_deref().unwrap_or_default();
-            return Some(format!("pool={pool}: {}", failure.found));
-        }
-        Some(format!("none was applied: {}", failure.found))
+    /// What of its settings an array could not be given which is to be made again, and why. A pool
+    /// that the same restore makes again is there by then.
+    fn would_not_apply(&self, asked: &Asked<'_>, made: &Superblock) -> Option<String> {
+        let pools = chosen(asked.request).map_or(Vec::new(), |(_, pools)| pools);
+        let mut settings = asked.entry.settings.clone();
+        settings
+            .pool
+            .take_if(|name| pools.iter().any(|pool| pool.name == *name));
+        not_applied(&settings, |settings| {
+            self.may_set(made, &asked.entry.export, settings)
+        })
     }
 
     /// Why the array needs no restoring, if that is so.
@@ -617,6 +623,24 @@ impl Service {
             doubt,
         })
     }
+}
+
+/// Gives a restored array its settings by `set`. A pool that is not there keeps none of the others
+/// from it. What could not be applied, and why.
+fn not_applied(
+    settings: &SettingsJson,
+    set: impl Fn(&SettingsJson) -> Result<(), Failure>,
+) -> Option<String> {
+    let failure = set(settings).err()?;
+    let without = SettingsJson {
+        pool: None,
+        ..settings.clone()
+    };
+    if failure.code == Code::PoolNotFound && set(&without).is_ok() {
+        let pool = settings.pool.as_deref().unwrap_or_default();
+        return Some(format!("pool={pool}: {}", failure.found));
+    }
+    Some(format!("none applies: {}", failure.found))
 }
 
 /// Whether a superblock that is left tells the array's last members: it is no older than the
