@@ -33,6 +33,7 @@ use crate::drives::machine::stack::Stack;
 use crate::drives::machine::sysfs;
 use crate::drives::pool::Pool;
 use crate::drives::reused;
+use crate::drives::safety;
 use crate::view;
 
 /// A member found.
@@ -637,9 +638,26 @@ impl FoundArray {
     }
 }
 
-/// What holds a member, where that is another process.
+/// What holds a member, where that is another process, or the kernel: a start sets it aside.
 fn held(path: &Path) -> Option<Failure> {
-    sysfs::is_held(path).then(|| DeviceError::Busy(path.to_owned()).into())
+    if sysfs::is_held(path) {
+        return Some(DeviceError::Busy(path.to_owned()).into());
+    }
+    let id = sysfs::identity(path).ok()?;
+    safety::not_seen_in_use(&Stack::default(), id, path).err()
+}
+
+/// Sets aside what cannot be written, as a start does; but not one of two that carry one member:
+/// which of them counts is not for this to say.
+fn set_read_only_aside(members: &mut [FoundMember]) {
+    let ids: Vec<MemberUuid> = members.iter().map(|m| m.image.superblock.member).collect();
+    for member in members.iter_mut().filter(|m| m.trouble.is_none()) {
+        let own = member.image.superblock.member;
+        let is_twice = ids.iter().filter(|id| **id == own).count() > 1;
+        if !is_twice && sysfs::is_read_only(&member.path) {
+            member.trouble = Some(DeviceError::ReadOnly(member.path.clone()).into());
+        }
+    }
 }
 
 /// What is wrong with the device of a member that is not what it was.
@@ -867,6 +885,7 @@ pub(crate) fn group(members: Vec<FoundMember>) -> Vec<FoundArray> {
         .into_iter()
         .map(|(uuid, mut members)| {
             copies::set_older_aside(&mut members);
+            set_read_only_aside(&mut members);
             members.sort_by_key(|m| m.trouble.is_some());
             let usable = members.iter().filter(|m| m.trouble.is_none());
             let superblocks: Vec<Superblock> = usable.map(|m| m.image.superblock.clone()).collect();

@@ -294,8 +294,24 @@ pub(crate) fn on_one_drive(members: &[PathBuf], paths: &[PathBuf]) -> Vec<(PathB
 
 /// Refuses a device that is mounted, or that another program holds.
 pub(crate) fn not_in_use(id: Identity, path: &Path) -> Result<(), Failure> {
-    let shown = path.display();
     let stack = Stack::default();
+    not_seen_in_use(&stack, id, path)?;
+    // Another path to it is a device of its own for the kernel: held there, it can be opened here.
+    for name in stack.other_paths(id) {
+        let other = Path::new("/dev").join(name.replace('!', "/"));
+        let opened = Device::open_within(&other, OpenMode::Member, Duration::ZERO);
+        if matches!(opened, Err(DeviceError::Busy(_))) {
+            let (shown, other) = (path.display(), other.display());
+            let found = format!("{shown} is another path to {other}, which is in use");
+            return Err(Failure::new(Code::DeviceBusy, found));
+        }
+    }
+    Ok(())
+}
+
+/// The same, as far as it is known without opening a device.
+pub(crate) fn not_seen_in_use(stack: &Stack, id: Identity, path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
     if let Some(name) = stack.loops_over(id).first() {
         let what = match id {
             Identity::File(..) => "is the backing file of",
@@ -322,16 +338,6 @@ pub(crate) fn not_in_use(id: Identity, path: &Path) -> Result<(), Failure> {
     if !holders.is_empty() {
         let found = format!("{shown} is held by {}", holders.join(", "));
         return Err(Failure::new(Code::DeviceBusy, found));
-    }
-    // Another path to it is a device of its own for the kernel: held there, it can be opened here.
-    for name in stack.other_paths(id) {
-        let other = Path::new("/dev").join(name.replace('!', "/"));
-        let opened = Device::open_within(&other, OpenMode::Member, Duration::ZERO);
-        if matches!(opened, Err(DeviceError::Busy(_))) {
-            let other = other.display();
-            let found = format!("{shown} is another path to {other}, which is in use");
-            return Err(Failure::new(Code::DeviceBusy, found));
-        }
     }
     Ok(())
 }

@@ -402,10 +402,34 @@ fn a_device_that_cannot_be_written_is_refused_by_name_wherever_it_is_offered() {
     }
     rig.run(&["stop", "read-only"]).ok();
     drop(read_only);
-    // A member that became read-only is set aside, and named.
+    // A member that became read-only is set aside, and named; a scan says so before.
     let Some(read_only) = Loop::over(&files[2], &["--read-only"]) else {
         return;
     };
+    let scan = |last: &str| {
+        let found = rig.run(&["scan", &files[0], &files[1], last]).ok().json()[0].clone();
+        let mut devices = found["devices"].as_array().expect("a list").iter();
+        let device = devices.find(|device| device["device"] == last).cloned();
+        (found, device.expect("it is found"))
+    };
+    let (found, device) = scan(&read_only.device);
+    assert_eq!(device["state"], "set_aside", "{found}");
+    let problem = device["problem"].to_string();
+    assert!(problem.contains("is read-only"), "{found}");
+    assert_eq!(found["state"], "degraded", "{found}");
+    // So is a file under a loop device, which a start finds busy.
+    let (found, device) = scan(&files[2]);
+    let held = device["held"].to_string();
+    let under = format!("is the backing file of {}", read_only.device);
+    assert!(held.contains(&under), "{found}");
+    if let Some(another) = Loop::over(&files[1], &["--read-only"]) {
+        let both = [&files[0], &another.device, &read_only.device];
+        let refused = rig.run(&[&["start", "read-only"], &both.map(String::as_str)[..]].concat());
+        let cure = refused.json_error()["cure"].to_string();
+        assert!(cure.contains("blockdev --setrw"), "{refused:?}");
+        assert!(cure.contains(&read_only.device), "{refused:?}");
+        refused.refused(4, "members-missing");
+    }
     let args = [
         "start",
         "read-only",

@@ -23,6 +23,7 @@ use strake_format::{Slot, SlotRecord};
 use strake_runtime::{Device, DeviceError, MemberImage, OpenMode, ServeError};
 
 use crate::common::errors::{Code, Failure};
+use crate::common::partly;
 use crate::common::size;
 use crate::daemon::array::running::Start;
 use crate::daemon::array::seats::Seats;
@@ -134,9 +135,10 @@ impl Opened {
         }
         let found_of_all: Vec<&str> = all.iter().map(|one| one.why.found.as_str()).collect();
         let what = format!(
-            "{}; {free} of {} members are free, and others may be in service where {}",
+            "{}; {free} of {} members {} free, and others may be in service where {}",
             found_of_all.join("; "),
             live.len(),
+            size::verb(free, "is", "are"),
             size::verb(all.len(), "it is held", "they are held")
         );
         Err(Failure::new(held.why.code, what).cure(held.why.cure.clone()))
@@ -307,7 +309,23 @@ pub(crate) fn with_set_aside(failure: Failure, found: &FoundArray, aside: &[Asid
     }
     let what = format!("{}; set aside: {}", failure.found, aside_text(aside));
     let cure = found.to_do(aside).unwrap_or(failure.cure);
+    let cure = match to_make_writable(aside) {
+        Some(way) => format!("{cure}; {way}"),
+        None => cure,
+    };
     Failure::new(failure.code, what).cure(cure)
+}
+
+/// What is to be done with members that cannot be written.
+fn to_make_writable(aside: &[Aside]) -> Option<String> {
+    let read_only = |aside: &&Aside| aside.why.code == Code::DeviceReadOnly;
+    let paths: Vec<PathBuf> = aside
+        .iter()
+        .filter(read_only)
+        .map(|aside| aside.path.clone())
+        .collect();
+    let why = &aside.iter().find(read_only)?.why;
+    Some(format!("{}: {}", partly::all(&paths), why.cure))
 }
 
 /// Too few members can be used as they are.
@@ -325,6 +343,9 @@ pub(crate) fn none_usable(found: &FoundArray, aside: &[Aside]) -> Failure {
     match (found.to_do(aside), held) {
         (Some(cure), _) => failure.cure(cure),
         (None, Some(held)) => failure.cure(held.why.cure.clone()),
-        (None, None) => failure,
+        (None, None) => match to_make_writable(aside) {
+            Some(way) => failure.cure(way),
+            None => failure,
+        },
     }
 }

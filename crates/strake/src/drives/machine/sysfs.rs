@@ -125,6 +125,20 @@ fn is_taken(path: &Path) -> bool {
     }
 }
 
+/// Does the kernel refuse writes to this device, or to the file system of this file?
+pub(crate) fn is_read_only(path: &Path) -> bool {
+    match identity(path) {
+        Ok(Identity::Block(rdev)) => {
+            read_trimmed(&sys_dir(rdev).join("ro")).is_some_and(|read_only| read_only == "1")
+        }
+        Ok(Identity::File(..)) => {
+            let may_write = rustix::fs::access(path, rustix::fs::Access::WRITE_OK);
+            may_write == Err(rustix::io::Errno::ROFS)
+        }
+        Err(_) => false,
+    }
+}
+
 /// Kernel name of a device (`nvme0n1`).
 pub(crate) fn name_of(rdev: u64) -> Option<String> {
     let target = fs::canonicalize(sys_dir(rdev)).ok()?;
