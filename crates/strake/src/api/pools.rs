@@ -23,6 +23,9 @@ pub(crate) struct PoolDeviceJson {
     pub(crate) uuid: String,
     pub(crate) size_bytes: u64,
     pub(crate) block_bytes: u32,
+    /// Why no array takes it, if that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<String>,
 }
 
 /// An array that may take from a pool.

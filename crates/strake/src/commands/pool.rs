@@ -191,9 +191,13 @@ fn text(pools: &[PoolJson]) -> String {
         if !pool.devices.is_empty() {
             text.push_str(&table.text(2));
         }
+        for problem in pool.devices.iter().filter_map(|d| d.problem.as_ref()) {
+            text.push_str(&format!("  not used: {problem}\n"));
+        }
         for array in &pool.arrays {
+            let fit = size::verb(array.fitting, "fits", "fit");
             text.push_str(&format!(
-                "  array {}: {} of them fit\n",
+                "  array {}: {} of them {fit}\n",
                 array.name, array.fitting
             ));
         }

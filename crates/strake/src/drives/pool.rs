@@ -48,6 +48,26 @@ impl Pool {
             .label
             .name
     }
+    /// Why a device of it is not used: another carries the same label, and nobody knows which of
+    /// the two it is.
+    pub(crate) fn twice(&self, device: &PoolDevice) -> Option<Failure> {
+        let mut others = self
+            .devices
+            .iter()
+            .filter(|other| other.path != device.path);
+        let other = others.find(|other| other.label.device == device.label.device)?;
+        let found = format!(
+            "{} and {} are copies of one device of the pool {}",
+            device.path.display(),
+            other.path.display(),
+            self.name()
+        );
+        let cure = format!(
+            "take the copy away, or out of the pool: strake pool remove {} DEV",
+            self.name()
+        );
+        Some(Failure::new(Code::MemberTwice, found).cure(cure))
+    }
     /// Has it this name or uuid?
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.name().as_str() == name || self.uuid.to_string() == name
@@ -60,7 +80,7 @@ impl Pool {
             slot: None,
             state: "pool".to_owned(),
             epoch: 0,
-            problem: None,
+            problem: self.twice(device).map(|why| why.found),
             held: None,
             also: Vec::new(),
         };

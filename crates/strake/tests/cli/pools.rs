@@ -433,3 +433,39 @@ fn a_pool_of_which_one_device_takes_no_label_has_the_others() {
     rig.run(&["pool", "add", "p", &large, &small]).ok();
     assert_eq!(devices_of(&rig, "p"), [large, small]);
 }
+
+/// Both counted as spares.
+#[test]
+fn a_copy_of_a_device_in_a_pool_is_no_second_device() {
+    let mut rig = Rig::new();
+    let folder = rig.folder.path().to_str().expect("text").to_owned();
+    rig.start_daemon_with(&["--scan", &folder]);
+    let d = rig.files(3);
+    let copy = rig.path("d2c");
+    rig.create("data", "1", &["--export", "none"], &d[..2]).ok();
+    rig.run(&["pool", "create", "shelf", &d[2]]).ok();
+    rig.run(&["set", "data", "pool=shelf", AT_ONCE]).ok();
+    std::fs::copy(&d[2], &copy).expect("copied");
+    let copies = format!(
+        "{} and {copy} are copies of one device of the pool shelf",
+        d[2]
+    );
+    let scan = rig.run(&["scan", &d[2], &copy]).ok();
+    assert!(scan.out.contains(&copies), "{scan:?}");
+    let shown = rig.run(&["pool", "show", "shelf"]).ok().json();
+    assert_eq!(shown["arrays"][0]["fitting"], 0, "{shown}");
+    assert_eq!(shown["devices"][0]["problem"], copies.as_str(), "{shown}");
+    let added = rig.run(&["pool", "add", "shelf", &copy]);
+    let cure = added.json_error()["cure"].to_string();
+    assert!(added.err.contains("are copies of one device"), "{added:?}");
+    added.refused(4, "member-found-twice");
+    rig.run(&["replace", "data", "0"])
+        .refused(4, "member-found-twice");
+    // What is advised helps.
+    assert!(cure.contains("strake pool remove shelf DEV"), "{cure}");
+    rig.run(&["pool", "remove", "shelf", &copy]).ok();
+    let mut show = rig.command();
+    let text = rig.run_command(show.args(["pool", "show", "shelf"])).ok();
+    assert!(text.out.contains("1 of them fits\n"), "{text:?}");
+    rig.run(&["replace", "data", "0"]).ok();
+}

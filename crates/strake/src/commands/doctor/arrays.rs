@@ -348,6 +348,7 @@ mod tests {
                 uuid: "q".to_owned(),
                 size_bytes: 1 << 30,
                 block_bytes: 512,
+                problem: None,
             }],
             arrays: vec![user(1)],
         });

@@ -125,7 +125,7 @@ impl<'a> Pools<'a> {
                     name: name.clone(),
                     uuid: None,
                     devices: Vec::new(),
-                    arrays: users_of(name, &[], &users),
+                    arrays: users_of(name, None, &users),
                 });
             }
         }
@@ -169,10 +169,15 @@ impl<'a> Pools<'a> {
     /// Adds devices to a pool.
     pub(crate) fn add(&self, name: &str, request: &PoolRequest) -> Result<Changed, Failure> {
         let pool = self.pick(name)?;
-        let rest = request.devices.iter().map(|path| absolute(path));
-        let rest = rest.filter(|path| !pool.devices.iter().any(|device| device.path == *path));
+        let mut rest = Vec::new();
+        for path in request.devices.iter().map(|path| absolute(path)) {
+            match pool.devices.iter().find(|device| device.path == path) {
+                Some(device) => pool.twice(device).map_or(Ok(()), Err)?,
+                None => rest.push(path),
+            }
+        }
         let request = PoolRequest {
-            devices: rest.collect(),
+            devices: rest,
             ..request.clone()
         };
         self.put(pool.name(), pool.uuid, &request)
@@ -362,33 +367,34 @@ fn json(pool: &Pool, users: &[(String, FoundArray)]) -> PoolJson {
         uuid: device.label.device.to_string(),
         size_bytes: device.info.bytes,
         block_bytes: device.info.block_bytes,
+        problem: pool.twice(device).map(|why| why.found),
     };
     let name = pool.name().to_string();
     PoolJson {
         uuid: Some(pool.uuid.to_string()),
         devices: pool.devices.iter().map(device).collect(),
-        arrays: users_of(&name, &pool.devices, users),
+        arrays: users_of(&name, Some(pool), users),
         name,
     }
 }
 
-fn users_of(
-    name: &str,
-    devices: &[PoolDevice],
-    users: &[(String, FoundArray)],
-) -> Vec<PoolUserJson> {
+fn users_of(name: &str, pool: Option<&Pool>, users: &[(String, FoundArray)]) -> Vec<PoolUserJson> {
     let of = users.iter().filter(|(pool, _)| pool == name);
     of.map(|(_, array)| PoolUserJson {
         name: array.name().to_string(),
-        fitting: fitting(&array.authority().image.superblock, devices).len(),
+        fitting: pool.map_or(0, |pool| {
+            fitting(&array.authority().image.superblock, pool).len()
+        }),
     })
     .collect()
 }
 
-/// Devices that can be a spare of the array, the smallest first.
-fn fitting<'a>(sb: &Superblock, devices: &'a [PoolDevice]) -> Vec<&'a PoolDevice> {
+/// Devices of a pool that can be a spare of the array, the smallest first; none of which there are
+/// copies.
+fn fitting<'a>(sb: &Superblock, pool: &'a Pool) -> Vec<&'a PoolDevice> {
+    let once = pool.devices.iter().filter(|d| pool.twice(d).is_none());
     let fit = |device: &&PoolDevice| pool::fits(sb, &device.info).is_ok();
-    let mut fitting: Vec<&PoolDevice> = devices.iter().filter(fit).collect();
+    let mut fitting: Vec<&PoolDevice> = once.filter(fit).collect();
     fitting.sort_by_key(|device| (device.info.bytes, &device.path));
     fitting
 }
@@ -569,7 +575,12 @@ impl Service {
         match self.pools().pick(&name) {
             Ok(pool) => {
                 let sb = running.status()?.superblock;
-                Ok(fitting(&sb, &pool.devices).into_iter().cloned().collect())
+                let fitting: Vec<_> = fitting(&sb, &pool).into_iter().cloned().collect();
+                let twice = pool.devices.iter().find_map(|device| pool.twice(device));
+                match twice.filter(|_| fitting.is_empty()) {
+                    Some(why) => Err(why),
+                    None => Ok(fitting),
+                }
             }
             Err(failure) if failure.code == Code::PoolNotFound => Ok(Vec::new()),
             Err(failure) => Err(failure),
