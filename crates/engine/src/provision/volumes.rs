@@ -37,7 +37,10 @@ pub enum VolumeError {
     #[error("there are {VOLUMES_MAX} volumes already")]
     TooMany,
     /// Not whole blocks, or nothing.
-    #[error("a size of {size_bytes} bytes is not one or more blocks of {block_bytes} bytes")]
+    #[error(
+        "a size of {size_bytes} {} is not one or more blocks of {block_bytes} bytes",
+        if *size_bytes == 1 { "byte" } else { "bytes" }
+    )]
     Size {
         /// What was asked for, bytes.
         size_bytes: u64,

@@ -429,6 +429,9 @@ fn start(context: &Context, args: &StartArgs) -> Ended {
         }
         is_not_served(array) && array.destroyed.is_none()
     })?;
+    if meant.is_empty() {
+        context.aside("no array is stopped: there is nothing to start");
+    }
     let request = StartRequest {
         export: args.export.clone(),
         force: args.force,
@@ -530,6 +533,9 @@ fn started(
 fn stop(context: &Context, args: &OneOrAll) -> Ended {
     let client = Client::need(&context.dir)?;
     let meant = named_or_all(&client, args.name.as_ref(), |a| !is_not_served(a))?;
+    if meant.is_empty() {
+        context.aside("no array is in service: there is nothing to stop");
+    }
     let mut refused = Refused::default();
     let dry_run = args.dry_run;
     let stop = |client: &Client, one: &Meant| -> Result<OutcomeJson, Failure> {

@@ -507,7 +507,14 @@ impl Failure {
             io::ErrorKind::StorageFull => Code::NoSpace,
             _ => Code::Io,
         };
-        Failure::new(code, format!("{doing}: {error}"))
+        let failure = Failure::new(code, format!("{doing}: {error}"));
+        match error.kind() {
+            // No call to the kernel failed: it is Strake that does not take the file.
+            io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => {
+                failure.cure("it must be a regular file, or not be there yet")
+            }
+            _ => failure,
+        }
     }
     /// As JSON.
     pub(crate) fn json(&self) -> FailureJson {

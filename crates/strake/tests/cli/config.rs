@@ -210,6 +210,21 @@ fn what_is_no_device_is_refused_before_a_restore_judges_by_it() {
     .ok();
 }
 
+/// The cure was to see an errno that there is not.
+#[test]
+fn a_backup_is_written_to_no_folder_and_no_device() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let folder = rig.path("folder");
+    fs::create_dir(&folder).expect("made");
+    for target in ["/dev/null", &folder] {
+        let refused = rig.run(&["config", "backup", target]);
+        let cure = refused.json_error()["cure"].to_string();
+        assert!(cure.contains("a regular file"), "{refused:?}");
+        refused.refused(1, "io-error");
+    }
+}
+
 #[test]
 fn a_member_that_was_out_for_a_while_is_not_taken_for_one_that_was_not() {
     let mut rig = Rig::new();

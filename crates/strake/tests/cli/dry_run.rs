@@ -127,6 +127,10 @@ fn a_dry_run_says_as_the_command_does_that_there_is_nothing_to_do() {
     nothing(&["rebuild", "a", "start"]);
     rig.run(&["stop", "a"]).ok();
     nothing(&["stop", "a"]);
+    for more in [&[][..], &["--dry-run"]] {
+        let stop = rig.run(&[&["stop", "--all"], more].concat()).ok();
+        assert!(stop.err.contains("nothing to stop"), "{stop:?}");
+    }
     let mut stop = rig.command();
     let said = rig.run_command(stop.args(["stop", "a", "--dry-run"])).ok();
     assert_eq!(

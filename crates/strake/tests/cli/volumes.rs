@@ -258,6 +258,8 @@ fn what_makes_no_sense_of_a_volume_is_refused_by_name() {
     create("-", "1M").refused(2, "name-invalid");
     create(".x", "1M").refused(2, "name-invalid");
     create("c", "0").refused(2, "size-invalid");
+    let byte = create("c", "1").refused(2, "size-invalid");
+    assert!(byte.err.contains("a size of 1 byte is"), "{byte:?}");
     let odd = create("c", "1000").refused(2, "size-invalid");
     assert!(odd.err.contains("1000 bytes"), "{odd:?}");
     create("c", "10T").refused(1, "array-full");
