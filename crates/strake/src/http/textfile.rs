@@ -90,6 +90,7 @@ impl Textfile {
         let remove = move || {
             let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
             *ended = true;
+            is_replaceable(&self.path)?;
             fs::remove_file(&self.path)
         };
         match tokio::time::timeout(END_PATIENCE, rounds::done_by_itself(remove)).await {
@@ -100,13 +101,19 @@ impl Textfile {
     }
 }
 
-/// Puts a file in place of another, whole or not at all.
-fn replace(target: &Path, bytes: &[u8]) -> io::Result<()> {
+/// What is there, if it may be replaced, and removed: a regular file, or nothing.
+fn is_replaceable(target: &Path) -> io::Result<Option<fs::Metadata>> {
     let there = fs::symlink_metadata(target).ok();
     if there.as_ref().is_some_and(|there| !there.is_file()) {
         let why = "it is no regular file, which could be replaced";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
+    Ok(there)
+}
+
+/// Puts a file in place of another, whole or not at all.
+fn replace(target: &Path, bytes: &[u8]) -> io::Result<()> {
+    let there = is_replaceable(target)?;
     let (Some(folder), Some(name)) = (target.parent(), target.file_name()) else {
         let why = "it names no file";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -204,5 +211,20 @@ mod tests {
         file.end().await;
         late.write("a 2\n").expect("nothing is done");
         assert_eq!(names(folder.path()), Vec::<String>::new());
+    }
+
+    /// A FIFO that was configured was removed, though nothing had been written to it.
+    #[tokio::test]
+    async fn what_would_not_be_replaced_is_not_removed_at_the_end() {
+        let folder = folder();
+        let path = folder.path().join("strake.prom");
+        std::os::unix::fs::symlink("/dev/null", &path).expect("made");
+        Textfile::new(path.clone()).end().await;
+        assert_eq!(names(folder.path()), ["strake.prom"]);
+        fs::remove_file(&path).expect("it is ours");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.expect("mkfifo runs").success());
+        Textfile::new(path).end().await;
+        assert_eq!(names(folder.path()), ["strake.prom"]);
     }
 }
