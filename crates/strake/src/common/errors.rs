@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -504,7 +504,8 @@ impl Failure {
         let code = match error.kind() {
             _ if strake_runtime::is_short_of_threads(error) => Code::ThreadsShort,
             io::ErrorKind::PermissionDenied => Code::Permission,
-            io::ErrorKind::StorageFull => Code::NoSpace,
+            _ if is_without_room(error) => Code::NoSpace,
+            io::ErrorKind::OutOfMemory => Code::MemoryShort,
             _ => Code::Io,
         };
         let failure = Failure::new(code, format!("{doing}: {error}"));
@@ -513,6 +514,8 @@ impl Failure {
             io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => {
                 failure.cure("it must be a regular file, or not be there yet")
             }
+            io::ErrorKind::FileTooLarge => failure.cure(RAISE_FILE_LIMIT),
+            io::ErrorKind::OutOfMemory => failure.cure(RAISE_MEMORY_LIMIT),
             _ => failure,
         }
     }
@@ -574,9 +577,7 @@ impl From<DeviceError> for Failure {
             DeviceError::Busy(_) => Code::DeviceBusy,
             DeviceError::Kind(_) => Code::DeviceKind,
             DeviceError::NoNumber(_) => Code::DeviceNumbers,
-            DeviceError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
-                Code::NoSpace
-            }
+            DeviceError::Io { source, .. } if is_without_room(source) => Code::NoSpace,
             DeviceError::Io { .. } => Code::Io,
             DeviceError::NotStrake(_) => Code::NotAMember,
             DeviceError::Newer { .. } => Code::Newer,
@@ -588,6 +589,9 @@ impl From<DeviceError> for Failure {
         };
         let failure = Failure::new(code, found);
         match error {
+            DeviceError::Io { source, .. } if source.kind() == io::ErrorKind::FileTooLarge => {
+                failure.cure(RAISE_FILE_LIMIT)
+            }
             DeviceError::Shrunk {
                 path,
                 recorded_bytes,
@@ -767,7 +771,7 @@ impl From<ServeError> for Failure {
             }
             ServeError::UblkSize { .. } => Failure::new(Code::ArrayInUse, error.to_string()),
             ServeError::Io { action, source } => Failure::io(action, &source),
-            ServeError::MembersFailed(_) => Failure::new(Code::DeviceFailed, error.to_string()),
+            ServeError::MembersFailed(ref out) => members_failed(out, error.to_string()),
             ServeError::MemoryLimit {
                 limit_bytes,
                 least_bytes,
@@ -789,7 +793,11 @@ impl From<ServeError> for Failure {
                 let found = format!(
                     "the array needs {needs} of buffers{beside}, and there are {has} ({of})"
                 );
-                Failure::new(Code::MemoryShort, found)
+                let failure = Failure::new(Code::MemoryShort, found);
+                match of.contains("RLIMIT_") {
+                    true => failure.cure(RAISE_MEMORY_LIMIT),
+                    false => failure,
+                }
             }
             ServeError::Descriptors { .. } => {
                 Failure::new(Code::DescriptorsShort, error.to_string())
@@ -801,6 +809,35 @@ impl From<ServeError> for Failure {
             ServeError::NotStopped(refused) => Failure::new(code_of(&refused), error.to_string()),
         }
     }
+}
+
+/// What helps where a file may not be as long as it is to be.
+pub(crate) const RAISE_FILE_LIMIT: &str =
+    "LimitFSIZE=infinity in the service's unit (ulimit -f unlimited), and start the daemon anew";
+/// What helps where a limit of the process's own memory is reached.
+const RAISE_MEMORY_LIMIT: &str = "raise the limit (LimitDATA=, LimitAS= in the service's unit, ulimit -d, -v) and start the \
+     daemon anew, or give arrays less: strake set NAME memory_limit=SIZE, shards=N";
+
+/// Members failed as their array started. Where the file systems of files or limits of the process
+/// have no room, nothing is wrong with a drive.
+fn members_failed(out: &[(PathBuf, Option<i32>)], found: String) -> Failure {
+    let errno = |&(_, errno): &(PathBuf, Option<i32>)| errno.map(io::Error::from_raw_os_error);
+    let errors: Vec<io::Error> = out.iter().filter_map(errno).collect();
+    let too_long = |error: &io::Error| error.kind() == io::ErrorKind::FileTooLarge;
+    if errors.is_empty() || !errors.iter().all(is_without_room) {
+        return Failure::new(Code::DeviceFailed, found);
+    }
+    let failure = Failure::new(Code::NoSpace, found);
+    match errors.iter().any(too_long) {
+        true => failure.cure(RAISE_FILE_LIMIT),
+        false => failure,
+    }
+}
+
+/// Is this the error of a file that found no room in its file system, or may not be as long?
+fn is_without_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), FileTooLarge | QuotaExceeded | StorageFull)
 }
 
 /// A memory limit is too small.
@@ -871,6 +908,39 @@ mod tests {
             "error[device-mounted]: /dev/x is mounted on /mnt; unmount it first"
         );
         assert_eq!(Failure::from(failure.json()), failure);
+    }
+
+    /// The cure was to look at the drive.
+    #[test]
+    fn members_without_room_are_no_drives_that_failed() {
+        let of = |errnos: &[i32]| {
+            let out = errnos.iter().map(|&errno| ("/x".into(), Some(errno)));
+            Failure::from(ServeError::MembersFailed(out.collect()))
+        };
+        let (full, long, broken) = (28, 27, 5);
+        let failure = of(&[full, full]);
+        assert_eq!(failure.code, Code::NoSpace);
+        assert!(failure.cure.contains("make room"), "{failure}");
+        let failure = of(&[long]);
+        assert_eq!(failure.code, Code::NoSpace);
+        assert!(failure.cure.contains("LimitFSIZE"), "{failure}");
+        for other in [&[broken][..], &[full, broken], &[]] {
+            assert_eq!(of(other).code, Code::DeviceFailed, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_memory_that_is_reached_is_named_with_what_raises_it() {
+        let failure = Failure::from(ServeError::NoMemory {
+            needs: 2 << 20,
+            others: 0,
+            has: 1 << 20,
+            of: "what is left of RLIMIT_DATA, 9 bytes".into(),
+        });
+        assert_eq!(failure.code, Code::MemoryShort);
+        assert!(failure.cure.contains("LimitDATA"), "{failure}");
+        let error = io::Error::from(io::ErrorKind::OutOfMemory);
+        assert_eq!(Failure::io("x", &error).code, Code::MemoryShort);
     }
 
     #[test]

@@ -10,10 +10,12 @@
 //!
 //! Deliberately absent: starting what was made.
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::process::{Resource, getrlimit};
 use strake_engine::Geometry;
 use strake_engine::create::{self, CreateError, CreatePlan, CreateSpec, Init, Step};
 use strake_engine::event::DeviceInfo;
@@ -21,7 +23,7 @@ use strake_format::*;
 use strake_runtime::{Device, DeviceError, OpenMode};
 
 use crate::api::CreateRequest;
-use crate::common::errors::{Code, Failure};
+use crate::common::errors::{Code, Failure, RAISE_FILE_LIMIT};
 use crate::common::partly::Partly;
 use crate::common::size;
 use crate::drives::notes;
@@ -130,6 +132,7 @@ pub(crate) fn make(
     let mut granularity = 0;
     let mut sizes = Vec::new();
     let plan = lay(&paths, permit, request.dry_run, prepare, |devices| {
+        within_file_limit(devices)?;
         let granularities = devices.iter().map(|d| d.info().granularity_bytes);
         granularity = granularities.max().unwrap_or(0);
         let draw = |d: &Device| (d.info(), MemberUuid(random_uuid()));
@@ -155,6 +158,26 @@ pub(crate) fn make(
     ));
     notes.extend(uneven);
     Ok(Made { notes, ..made })
+}
+
+/// Refuses files of which this process may not write the end.
+fn within_file_limit(devices: &[Device]) -> Result<(), Failure> {
+    let Some(limit) = getrlimit(Resource::Fsize).current else {
+        return Ok(());
+    };
+    let is_file = |d: &&Device| fs::metadata(d.path()).is_ok_and(|there| there.is_file());
+    let beyond = |d: &&Device| d.info().bytes > limit;
+    match devices.iter().filter(is_file).find(beyond) {
+        None => Ok(()),
+        Some(device) => {
+            let (path, bytes) = (device.path().display(), device.info().bytes);
+            let found = format!(
+                "{path} has {bytes} bytes, and this process may write files up to {limit} bytes \
+                 only (RLIMIT_FSIZE)"
+            );
+            Err(Failure::new(Code::NoSpace, found).cure(RAISE_FILE_LIMIT))
+        }
+    }
 }
 
 /// Refuses a device that could be a member of no array.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::api::{ArrayJson, DoctorJson, FindingJson, UncheckedJson};
 use crate::commands::doctor::Seat;
+use crate::common::errors::RAISE_FILE_LIMIT;
 use crate::common::events::Severity;
 use crate::drives::machine::helper;
 
@@ -275,8 +276,7 @@ fn process(host: &Host, report: &mut DoctorJson) {
                 "the daemon may write files up to {size} bytes only: members that are files fail \
                  beyond"
             ),
-            "LimitFSIZE=infinity in the service's unit (ulimit -f unlimited), and start the daemon \
-             anew",
+            RAISE_FILE_LIMIT,
         );
     }
 }
