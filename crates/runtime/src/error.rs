@@ -73,10 +73,7 @@ pub enum ServeError {
         shards: u16,
     },
     /// This process cannot have the memory.
-    #[error(
-        "{needs} bytes of buffers are needed beside {others} that are in use, and there are {has} \
-         ({of})"
-    )]
+    #[error("{needs} bytes are needed beside {others} of other arrays, and there are {has} ({of})")]
     NoMemory {
         /// Bytes that the array, or the client, needs.
         needs: u64,

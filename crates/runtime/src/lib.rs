@@ -38,7 +38,8 @@ pub use mail::Answer;
 pub use mail::local::LocalClient;
 pub use member_io::raw::RawMembers;
 pub use memory::budget::{check_descriptors_left, raise_descriptor_limit};
-pub use memory::may_have;
+pub use memory::resident::bound_heaps;
+pub use memory::{check_memory_left, may_have};
 pub use ring::check_io_uring;
 pub use serve::ending::Stopped;
 pub use serve::placement::{

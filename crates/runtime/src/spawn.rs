@@ -12,7 +12,7 @@ use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::memory::cgroup_folders;
+use crate::memory::{cgroup_folders, check_for_thread};
 
 /// Threads that are left to the API and to looks at devices.
 const SPARE: usize = 4;
@@ -21,14 +21,21 @@ const OF_ARRAY: usize = 2;
 /// Of a shard: its own, the one that submits calls that block, and one of the kernel's for those.
 const OF_SHARD: usize = 3;
 
+/// The most threads that the start of an array of so many shards makes at once.
+pub(crate) fn threads_of(shards: u16) -> usize {
+    OF_SHARD * usize::from(shards) + OF_ARRAY + SPARE
+}
+
 /// Begins a thread.
 ///
 /// # Errors
-/// It cannot be made; [`is_short`] of the error says whether threads have run out.
+/// It cannot be made; [`is_short`] of the error says whether threads have run out. It is
+/// [`io::ErrorKind::OutOfMemory`] where its stack would take the last of the memory.
 pub fn spawn<T: Send + 'static>(
     name: impl Into<String>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
+    check_for_thread()?;
     let thread = Builder::new().name(name.into());
     thread.spawn(work).map_err(explained)
 }
@@ -42,6 +49,7 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     name: impl Into<String>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> io::Result<ScopedJoinHandle<'scope, T>> {
+    check_for_thread()?;
     let thread = Builder::new().name(name.into());
     thread.spawn_scoped(scope, work).map_err(explained)
 }
@@ -62,7 +70,7 @@ pub(crate) fn check_threads(shards: u16) -> io::Result<()> {
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Arc::new(std::sync::Mutex::new(held));
     let mut trial = Vec::new();
-    let made = (0..OF_SHARD * usize::from(shards) + OF_ARRAY + SPARE).try_for_each(|_| {
+    let made = (0..threads_of(shards)).try_for_each(|_| {
         let held = std::sync::Arc::clone(&held);
         let wait = move || drop(held.lock().map(|held| held.recv()));
         trial.push(spawn("trial", wait)?);
@@ -135,8 +143,10 @@ fn limits(root: &Path, own: &Path) -> String {
     if let Some(most) = getrlimit(Resource::Nproc).current {
         all.push(format!("RLIMIT_NPROC {most} of user {user}"));
     }
-    if let Some(bytes) = getrlimit(Resource::As).current {
-        all.push(format!("RLIMIT_AS {bytes} bytes"));
+    for (limit, name) in [(Resource::As, "RLIMIT_AS"), (Resource::Data, "RLIMIT_DATA")] {
+        if let Some(bytes) = getrlimit(limit).current {
+            all.push(format!("{name} {bytes} bytes"));
+        }
     }
     for name in ["threads-max", "pid_max"] {
         if let Some(most) = number(&root.join("proc/sys/kernel").join(name)) {

@@ -62,8 +62,10 @@ pub(crate) struct Config {
 
 /// Runs until it is asked to end.
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
+    strake_runtime::bound_heaps();
     strake_runtime::raise_descriptor_limit();
     strake_runtime::check_descriptors_left()?;
+    strake_runtime::check_memory_left().map_err(|e| Failure::io("beginning", &e))?;
     let threads = strake_runtime::check_threads_left();
     threads.map_err(|error| Failure::io("beginning", &error))?;
     let runtime = runtime()?;

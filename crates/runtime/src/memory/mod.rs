@@ -6,6 +6,8 @@
 //! Invariant: an array is refused before anything is written if its buffers, with those of the
 //! arrays that are served already, exceed a bound. A bound that the system does not tell bounds
 //! nothing. A client of an array is refused where it would take what the rest of the process needs.
+//! `RLIMIT_AS` and `RLIMIT_DATA` bound all memory, and an allocation beyond them ends the process:
+//! a part of what they have left is held back for stacks, heaps and administration.
 //! Deliberately absent: overcommitting on purpose; buffers are used in full sooner or later.
 
 pub(crate) mod budget;
@@ -13,23 +15,56 @@ pub(crate) mod buffers;
 pub(crate) mod resident;
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::ServeError;
+use crate::spawn::threads_of;
 
 /// Bytes that arrays of this process, and their clients, have reserved.
 static RESERVED: AtomicU64 = AtomicU64::new(0);
 
+/// Bytes of those that are not allocated yet, with what the threads of their arrays need.
+static PENDING: AtomicU64 = AtomicU64::new(0);
+
+/// The part of `RLIMIT_AS` and `RLIMIT_DATA` that arrays leave to all else that the process does, in
+/// bytes: its own heap (a few MiB), what a scan of devices reads, and a dozen threads that answer
+/// requests, each with its stack. An allocation that finds nothing ends the process.
+const FOR_DAEMON: u64 = 32 << 20;
+/// Of that, clients leave so much to administration.
+const FOR_ADMINISTRATION: u64 = FOR_DAEMON / 2;
+/// And threads that begin leave so much, beside their own stacks, to those that run.
+const FOR_THREADS: u64 = 8 << 20;
+/// The stack of a thread, with its guard and the stack of its signals, bytes.
+const OF_THREAD: u64 = (2 << 20) + (64 << 10);
+
 /// A reservation; dropping it gives it back.
 #[derive(Debug)]
-pub(crate) struct Reserved(u64);
+pub(crate) struct Reserved {
+    bytes: u64,
+    pending: AtomicU64,
+}
+
+impl Reserved {
+    fn new(bytes: u64, pending: u64) -> Reserved {
+        let pending = AtomicU64::new(pending);
+        Reserved { bytes, pending }
+    }
+
+    /// It is allocated: what is left of a limit does not have it any more.
+    pub(crate) fn is_allocated(&self) {
+        let pending = self.pending.swap(0, Ordering::Relaxed);
+        PENDING.fetch_sub(pending, Ordering::Relaxed);
+    }
+}
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        RESERVED.fetch_sub(self.0, Ordering::Relaxed);
+        self.is_allocated();
+        RESERVED.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -49,16 +84,56 @@ pub fn may_have(bytes: u64) -> Result<(), ServeError> {
     fits(bytes, 0, &bounds())
 }
 
-/// Reserves memory for an array.
-pub(crate) fn reserve(bytes: u64) -> Result<Reserved, ServeError> {
+/// What the threads of an array of so many shards need beside its buffers.
+fn of_threads(shards: u16) -> u64 {
+    threads_of(shards) as u64 * OF_THREAD + u64::from(shards) * resident::OF_SHARD
+}
+
+/// Reserves memory for an array of so many shards.
+pub(crate) fn reserve(bytes: u64, shards: u16) -> Result<Reserved, ServeError> {
     let others = RESERVED.fetch_add(bytes, Ordering::Relaxed);
-    let reserved = Reserved(bytes);
+    let threads = of_threads(shards);
+    let needs = bytes.saturating_add(threads);
+    let pending = PENDING.fetch_add(needs, Ordering::Relaxed);
+    let reserved = Reserved::new(bytes, needs);
     fits(bytes, others, &bounds())?;
-    let free = [available(), address_space()];
-    let free: Vec<Bound> = free.into_iter().flatten().collect();
     // What others have reserved and use is not in there any more.
-    fits(bytes, 0, &free)?;
+    fits(bytes, 0, available().as_slice())?;
+    let held = FOR_DAEMON.saturating_add(threads).saturating_add(pending);
+    fits(bytes, 0, &left_beside(held))?;
     Ok(reserved)
+}
+
+/// Refuses to begin where so little memory is left that no array could be served.
+///
+/// # Errors
+/// What bounds it, as [`io::ErrorKind::OutOfMemory`].
+pub fn check_memory_left() -> io::Result<()> {
+    fits(of_threads(1), 0, &left_beside(FOR_DAEMON)).map_err(out_of_memory)
+}
+
+/// Refuses a thread whose stack would take the last of the memory.
+pub(crate) fn check_for_thread() -> io::Result<()> {
+    fits(OF_THREAD, 0, &left_beside(FOR_THREADS)).map_err(out_of_memory)
+}
+
+fn out_of_memory(error: ServeError) -> io::Error {
+    io::Error::new(io::ErrorKind::OutOfMemory, error)
+}
+
+/// Buffers could not be allocated: what has the least left.
+pub(crate) fn ran_out(needs: u64) -> ServeError {
+    let all = left().into_iter().map(|(bound, _)| bound);
+    let tightest = all.chain(available()).min_by_key(|bound| bound.bytes);
+    match tightest {
+        None => ServeError::io("allocate buffers", io::ErrorKind::OutOfMemory),
+        Some(bound) => ServeError::NoMemory {
+            needs,
+            others: 0,
+            has: bound.bytes,
+            of: bound.of,
+        },
+    }
 }
 
 /// The part of what bounds this process that clients leave to all else that it does.
@@ -71,9 +146,11 @@ pub(crate) fn reserve_for_client(bytes: u64) -> Result<Reserved, ServeError> {
         of: format!("{}, less a quarter that clients leave", bound.of),
     };
     let others = RESERVED.fetch_add(bytes, Ordering::Relaxed);
-    let reserved = Reserved(bytes);
+    let reserved = Reserved::new(bytes, 0);
     let bounds: Vec<Bound> = bounds().into_iter().map(left).collect();
     fits(bytes, others, &bounds)?;
+    let held = FOR_ADMINISTRATION + 2 * OF_THREAD + PENDING.load(Ordering::Relaxed);
+    fits(bytes, 0, &left_beside(held))?;
     Ok(reserved)
 }
 
@@ -106,9 +183,10 @@ fn bounds() -> Vec<Bound> {
         bound.bytes -= bound.bytes / NOT_FOR_BUFFERS;
         bound.of = format!("seven eighths of {}", bound.of);
     }
-    for (resource, name) in [(Resource::As, "RLIMIT_AS"), (Resource::Data, "RLIMIT_DATA")] {
-        if let Some(bytes) = getrlimit(resource).current {
-            let of = format!("{name} of the process");
+    for (resource, name, _) in LIMITS {
+        if let Some(limit) = getrlimit(resource).current {
+            let of = format!("{name} of the process, {limit} bytes, less what the daemon needs");
+            let bytes = limit.saturating_sub(FOR_DAEMON);
             all.push(Bound { bytes, of });
         }
     }
@@ -118,16 +196,8 @@ fn bounds() -> Vec<Bound> {
 /// Of the machine's memory, as the kernel counts it.
 fn meminfo(field: &str) -> Option<Bound> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
-    let kib: u64 = line
-        .strip_prefix(':')?
-        .trim()
-        .strip_suffix("kB")?
-        .trim()
-        .parse()
-        .ok()?;
     Some(Bound {
-        bytes: kib << 10,
+        bytes: field_bytes(&text, field)?,
         of: format!("{field} of this machine"),
     })
 }
@@ -136,16 +206,53 @@ fn available() -> Option<Bound> {
     meminfo("MemAvailable")
 }
 
-/// What is left of `RLIMIT_AS`.
-fn address_space() -> Option<Bound> {
-    let limit = getrlimit(Resource::As).current?;
-    let text = fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = text.split(' ').next()?.parse().ok()?;
-    let used = pages * rustix::param::page_size() as u64;
-    Some(Bound {
-        bytes: limit.saturating_sub(used),
-        of: "what is left of RLIMIT_AS".to_owned(),
-    })
+/// Limits of the process's own memory, and what of `/proc/self/status` counts against each. Private
+/// mappings that can be written are data.
+const LIMITS: [(Resource, &str, &str); 2] = [
+    (Resource::As, "RLIMIT_AS", "VmSize"),
+    (Resource::Data, "RLIMIT_DATA", "VmData"),
+];
+
+/// The tightest limit of the process's own memory.
+pub(crate) fn tightest_limit() -> Option<u64> {
+    let limits = LIMITS.iter().map(|&(resource, ..)| getrlimit(resource));
+    limits.filter_map(|limit| limit.current).min()
+}
+
+/// What is left of the limits of the process's own memory, and the name and value of each.
+fn left() -> Vec<(Bound, String)> {
+    if tightest_limit().is_none() {
+        return Vec::new();
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let left = |&(resource, name, field): &(Resource, &str, &str)| {
+        let limit = getrlimit(resource).current?;
+        let named = format!("{name}, {limit} bytes");
+        let bytes = limit.saturating_sub(field_bytes(&status, field)?);
+        let of = format!("what is left of {named}");
+        Some((Bound { bytes, of }, named))
+    };
+    LIMITS.iter().filter_map(left).collect()
+}
+
+/// The same, less what is held back.
+fn left_beside(held: u64) -> Vec<Bound> {
+    let less = |(bound, named): (Bound, String)| Bound {
+        bytes: bound.bytes.saturating_sub(held),
+        of: format!(
+            "what is left of {named}, less {held} bytes for the daemon, and for stacks and heaps \
+             of threads"
+        ),
+    };
+    left().into_iter().map(less).collect()
+}
+
+/// Of a text as the kernel writes it: `Field:   4 kB`.
+fn field_bytes(text: &str, field: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(field));
+    let value = lines.find_map(|rest| rest.strip_prefix(':'))?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
 }
 
 /// Limits of the cgroups that the process is in, from its own up to the root.
@@ -223,7 +330,30 @@ mod tests {
     fn no_machine_has_as_much_as_this() {
         let error = may_have(u64::MAX / 2).expect_err("too much");
         assert!(matches!(error, ServeError::NoMemory { .. }), "{error}");
-        assert!(reserve(u64::MAX / 2).is_err());
-        drop(reserve(1 << 20).expect("a MiB is there"));
+        assert!(reserve(u64::MAX / 2, 1).is_err());
+        drop(reserve(1 << 20, 1).expect("a MiB is there"));
+    }
+
+    #[test]
+    fn what_an_array_is_about_to_allocate_counts_until_it_is_allocated() {
+        let reserved = Reserved::new(0, 7 << 40);
+        PENDING.fetch_add(7 << 40, Ordering::Relaxed);
+        assert!(PENDING.load(Ordering::Relaxed) >= 7 << 40);
+        reserved.is_allocated();
+        assert!(PENDING.load(Ordering::Relaxed) < 7 << 40);
+        // Not twice.
+        drop(reserved);
+        assert!(PENDING.load(Ordering::Relaxed) < 7 << 40);
+    }
+
+    #[test]
+    fn data_is_told_from_the_address_space_in_what_the_kernel_says() {
+        let status = "Name:\tx\nVmSize:\t  791156 kB\nVmData:\t   25812 kB\n";
+        assert_eq!(field_bytes(status, "VmData"), Some(25812 << 10));
+        assert_eq!(field_bytes(status, "VmSize"), Some(791_156 << 10));
+        assert_eq!(field_bytes(status, "Vm"), None);
+        let own = fs::read_to_string("/proc/self/status").expect("it runs");
+        let bytes = |field| field_bytes(&own, field).expect("the kernel counts it");
+        assert!(bytes("VmData") < bytes("VmSize"), "{own}");
     }
 }

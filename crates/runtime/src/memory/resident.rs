@@ -33,6 +33,27 @@ const KEPT: i32 = 4 << 20;
 /// Stack that a shard may use, bytes.
 const STACK: usize = 256 << 10;
 
+/// Heap of a shard, bytes: what it has at its start, and what the allocator takes ahead.
+pub(super) const OF_SHARD: u64 = HEAP as u64 + KEPT as u64;
+/// Of a limit of the process's memory one heap of the allocator is made for so many bytes, as a
+/// power of two: each takes 64 MiB of the address space.
+const EACH_HEAP: u32 = 28;
+
+/// Has the allocator make few heaps where a limit bounds the process's memory: those of many
+/// threads would take the address space. To be called before there are threads.
+pub fn bound_heaps() {
+    let Some(limit) = super::tightest_limit() else {
+        return;
+    };
+    let heaps = (limit >> EACH_HEAP).clamp(1, 64) as i32;
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt takes no pointers and changes no memory content.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, heaps)
+    };
+    tracing::debug!(heaps, "a limit bounds the heaps of threads");
+}
+
 /// Keeps the process's memory out of swap once touched, and has its program in memory.
 pub(crate) fn lock_memory() {
     #[cfg(target_env = "gnu")]

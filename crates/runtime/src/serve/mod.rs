@@ -52,7 +52,7 @@ use crate::memory::resident::{declare_io_flusher, have_stack_and_heap, lock_memo
 use crate::memory::{self, Reserved};
 use crate::ring::{Ring, check_io_uring, no_io_uring};
 use crate::serve::placement::{
-    Pinning, Placed, Placement, memory_bytes, memory_for_strips, pin, stock_of_shard,
+    Pinning, Placed, Placement, bytes_of, memory_bytes, memory_for_strips, pin, stock_of_shard,
 };
 use crate::serve::volumes::Served;
 use crate::spawn::{check_threads, spawn};
@@ -204,8 +204,9 @@ fn prepare(mut config: ServeConfig) -> Result<Prepared, ServeError> {
     let stock = stock_of_shard(&setup.geometry, config.memory_bytes, limit, shards, queue)?;
     check_io_uring(shards)?;
     budget::check_descriptors(shards, 0)?;
+    // Before threads are tried: one that begins where nothing is left ends the process.
+    let memory = memory::reserve(memory_bytes(&stock, shards, queue), shards)?;
     check_threads(shards).map_err(no_thread)?;
-    let memory = memory::reserve(memory_bytes(&stock, shards, queue))?;
     Ok(Prepared {
         memory,
         config,
@@ -249,8 +250,8 @@ pub fn may_make(
     let stock = stock_of_shard(&geometry, config.memory_bytes, limit, shards, &queue)?;
     check_io_uring(shards)?;
     budget::check_descriptors(shards, devices)?;
-    check_threads(shards).map_err(no_thread)?;
-    memory::reserve(memory_bytes(&stock, shards, &queue)).map(|_| ())
+    let _memory = memory::reserve(memory_bytes(&stock, shards, &queue), shards)?;
+    check_threads(shards).map_err(no_thread)
 }
 
 /// Assembles, starts shards and the export, and returns when the array serves.
@@ -285,7 +286,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         client_memory: (0..shards)
             .map(|_| SharedPool::try_new(&config.client_stock))
             .collect::<Option<_>>()
-            .ok_or_else(|| ServeError::io("allocate buffers", io::ErrorKind::OutOfMemory))?,
+            .ok_or_else(|| memory::ran_out(bytes_of(&config.client_stock)))?,
         queue_stock: prepared.queue_stock,
         pages: plan.pages(),
     };
@@ -297,7 +298,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         requests: placement.requests,
         nbd_socket: config.nbd_socket,
     };
-    let (mut serving, events) = start.array(shards, prepared.array, exports)?;
+    let (mut serving, events) = start.array(shards, prepared.array, exports, &memory)?;
     serving.memory = Some(memory);
     if carved {
         return Ok((serving, events));
@@ -685,6 +686,7 @@ impl ThreadStart {
         shards: u16,
         array: Array,
         exports: Exports,
+        memory: &Reserved,
     ) -> Result<(Serving, Receiver<EventRecord>), ServeError> {
         let (events, event_receiver) = channel();
         let (lifecycle, lifecycle_receiver) = channel();
@@ -694,6 +696,7 @@ impl ThreadStart {
         let placed = self.placed.clone();
         let strips = limits::largest_in(&self.stock);
         let threads = self.threads(shards, array, events, lifecycle)?;
+        memory.is_allocated();
         threads.peers.array().post(Mail::Start);
         // Member I/O has deadlines, so the array comes to an end of its start.
         match lifecycle_receiver.recv_timeout(STOP_PATIENCE) {
@@ -809,10 +812,10 @@ impl ThreadStart {
         mail: Receiver<Mail>,
     ) -> Result<Worker, ServeError> {
         let geometry = &self.setup.geometry;
-        let short = || ServeError::io("allocate buffers", io::ErrorKind::OutOfMemory);
-        let pool = Pool::try_new(&self.stock).ok_or_else(short)?;
-        let queue_memory = self.queue_stock.as_ref().map(ublk::QueueMemory::new);
-        let queue_memory = queue_memory.map(|m| m.ok_or_else(short)).transpose()?;
+        let short = |stock: &[(usize, usize)]| memory::ran_out(bytes_of(stock));
+        let pool = Pool::try_new(&self.stock).ok_or_else(|| short(&self.stock))?;
+        let of_queue = |stock| ublk::QueueMemory::new(stock).ok_or_else(|| short(stock));
+        let queue_memory = self.queue_stock.as_ref().map(of_queue).transpose()?;
         let client_memory = self.client_memory[usize::from(index.0)].clone();
         let ring = Ring::made_soon().map_err(|error| no_io_uring(&error))?;
         let ring = ring.with_calls();

@@ -215,7 +215,7 @@ pub(crate) fn pin(cpus: &[usize]) {
 /// Sizes and counts of buffers, as `Pool::new` takes them.
 type Stock = Vec<(usize, usize)>;
 
-fn bytes_of(stock: &[(usize, usize)]) -> u64 {
+pub(super) fn bytes_of(stock: &[(usize, usize)]) -> u64 {
     stock
         .iter()
         .map(|&(size, count)| (size as u64).saturating_mul(count as u64))

@@ -591,7 +591,9 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
     if args.force {
         confirm_start(args.yes, name, rehearse)?;
     }
+    strake_runtime::bound_heaps();
     strake_runtime::check_descriptors_left()?;
+    strake_runtime::check_memory_left().map_err(|e| Failure::io("beginning", &e))?;
     context.dir.takes_changes()?;
     strake_runtime::check_threads_left().map_err(|e| Failure::io("beginning", &e))?;
     context.dir.make()?;

@@ -65,6 +65,96 @@ fn a_limit_of_address_space_is_told_and_ends_no_daemon() {
     assert_eq!(rig.show("small")["state"], "optimal", "{}", rig.log());
 }
 
+/// Buffers were allowed the last byte of a limit, and the next allocation ended the daemon with all
+/// arrays.
+#[test]
+fn limits_of_memory_refuse_an_array_by_name_and_end_no_daemon() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    for name in ["a", "b", "c"] {
+        let devices = rig.files_called(name, 2);
+        rig.create(name, "1", &["--export", "nbd"], &devices).ok();
+    }
+    rig.stop_daemon();
+    let more = rig.files_called("more", 2);
+    let (mut served, mut refused) = (0, 0);
+    // KiB.
+    let space = (600_000..=760_000).step_by(16_000).map(|n| ("-v", n));
+    let data = (195_000..=260_000).step_by(6_500).map(|n| ("-d", n));
+    for (option, kib) in space.chain(data) {
+        let limit = format!("{option} {kib}");
+        rig.start_daemon_limited(&limit, &["--shards", "2"]);
+        let run = rig.create("more", "1", &["--export", "nbd"], &more);
+        let all = within(&rig, 30, &["show"]).ok().json();
+        let all = all.as_array().expect("a list").iter();
+        served += all.filter(|array| array["state"] == "optimal").count();
+        match run.code {
+            0 => {
+                rig.run(&["stop", "more"]).ok();
+                rig.run(&["destroy", "more", "--yes"]).ok();
+            }
+            _ => {
+                let run = run.refused(4, "memory-short");
+                assert!(run.err.contains(&(kib << 10).to_string()), "{run:?}");
+                assert!(run.err.contains("RLIMIT_"), "{run:?}");
+                let found = run.json_error()["found"].to_string();
+                assert!(!found.contains("was made"), "{limit}: {found}");
+                refused += 1;
+            }
+        }
+        rig.stop_daemon();
+    }
+    assert!(served > 10 && refused > 10, "{served}, {refused}");
+    let log = rig.log();
+    for wrong in ["io-error", "panicked", "memory allocation of"] {
+        assert!(!log.contains(wrong), "{wrong}: {log}");
+    }
+}
+
+#[test]
+fn a_daemon_that_may_have_too_little_memory_is_refused_with_the_limit() {
+    let rig = Rig::new();
+    for (limit, name) in [
+        ("-d 20000", "RLIMIT_DATA, 20480000 bytes"),
+        ("-d 40000", "RLIMIT_DATA, 40960000 bytes"),
+        ("-v 60000", "RLIMIT_AS, 61440000 bytes"),
+    ] {
+        let script = format!("ulimit {limit} && exec \"$@\"");
+        let by = ["sh", "-c", &script, "sh"].map(String::from);
+        let (code, log) = begun(&rig, &by, rig::STRAKE);
+        assert_eq!(code, Some(4), "{limit}: {log}");
+        assert!(log.contains("memory-short"), "{limit}: {log}");
+        assert!(log.contains(name), "{limit}: {log}");
+    }
+}
+
+/// Superblocks were written, and the cure was to look at the drive.
+#[test]
+fn files_beyond_the_limit_of_a_file_are_refused_before_anything_is_written() {
+    let mut rig = Rig::new();
+    let devices = rig.files(2);
+    // Blocks of 512 bytes: half of each file.
+    rig.start_daemon_limited("-f 65536", &[]);
+    for options in [&["--dry-run"][..], &["--export", "none"]] {
+        let run = rig.create("data", "1", options, &devices);
+        let run = run.refused(1, "no-space");
+        assert!(run.err.contains("LimitFSIZE"), "{run:?}");
+        assert!(run.err.contains("RLIMIT_FSIZE"), "{run:?}");
+    }
+    for device in &devices {
+        assert!(rig::bytes(device).iter().all(|&byte| byte == 0), "{device}");
+    }
+    rig.stop_daemon();
+    // One that is there already.
+    rig.start_daemon();
+    rig.create("data", "1", &["--export", "none"], &devices)
+        .ok();
+    rig.stop_daemon();
+    rig.start_daemon_limited("-f 65536", &[]);
+    let run = rig.run(&["start", "data"]).refused(1, "no-space");
+    assert!(run.err.contains("LimitFSIZE"), "{run:?}");
+}
+
 #[test]
 fn an_array_that_goes_gives_its_memory_back() {
     let mut rig = Rig::new();
