@@ -18,22 +18,26 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::ServeError;
-use crate::spawn::threads_of;
+use crate::spawn::stacks_of;
 
 /// Bytes that arrays of this process, and their clients, have reserved.
 static RESERVED: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes of those that are not allocated yet, with what the threads of their arrays need.
 static PENDING: AtomicU64 = AtomicU64::new(0);
+/// One array is decided on at a time: two that start at once, of which one has room, are not both
+/// refused for the other.
+static DECIDES: Mutex<()> = Mutex::new(());
 
-/// The part of `RLIMIT_AS` and `RLIMIT_DATA` that arrays leave to all else that the process does, in
-/// bytes: its own heap (a few MiB), what a scan of devices reads, and a dozen threads that answer
-/// requests, each with its stack. An allocation that finds nothing ends the process.
-const FOR_DAEMON: u64 = 32 << 20;
+/// The part of `RLIMIT_AS` and `RLIMIT_DATA` that arrays leave to all else that the process does,
+/// bytes: its own heap and what a scan of devices reads (a few MiB), and some eight threads that
+/// answer requests, each with its stack. An allocation that finds nothing ends the process.
+const FOR_DAEMON: u64 = 24 << 20;
 /// Of that, clients leave so much to administration.
 const FOR_ADMINISTRATION: u64 = FOR_DAEMON / 2;
 /// And threads that begin leave so much, beside their own stacks, to those that run.
@@ -86,11 +90,13 @@ pub fn may_have(bytes: u64) -> Result<(), ServeError> {
 
 /// What the threads of an array of so many shards need beside its buffers.
 fn of_threads(shards: u16) -> u64 {
-    threads_of(shards) as u64 * OF_THREAD + u64::from(shards) * resident::OF_SHARD
+    stacks_of(shards) * OF_THREAD + u64::from(shards) * resident::OF_SHARD
 }
 
 /// Reserves memory for an array of so many shards.
 pub(crate) fn reserve(bytes: u64, shards: u16) -> Result<Reserved, ServeError> {
+    // Until after what is refused was given back.
+    let _decides = DECIDES.lock().unwrap_or_else(PoisonError::into_inner);
     let others = RESERVED.fetch_add(bytes, Ordering::Relaxed);
     let threads = of_threads(shards);
     let needs = bytes.saturating_add(threads);

@@ -33,8 +33,9 @@ const KEPT: i32 = 4 << 20;
 /// Stack that a shard may use, bytes.
 const STACK: usize = 256 << 10;
 
-/// Heap of a shard, bytes: what it has at its start, and what the allocator takes ahead.
-pub(super) const OF_SHARD: u64 = HEAP as u64 + KEPT as u64;
+/// Heap of a shard, bytes: what it has at its start, and as much again that the allocator takes
+/// ahead.
+pub(super) const OF_SHARD: u64 = 2 * HEAP as u64;
 /// Of a limit of the process's memory one heap of the allocator is made for so many bytes, as a
 /// power of two: each takes 64 MiB of the address space.
 const EACH_HEAP: u32 = 28;
