@@ -21,6 +21,11 @@ const OF_ARRAY: usize = 2;
 /// Of a shard: its own, the one that submits calls that block, and one of the kernel's for those.
 const OF_SHARD: usize = 3;
 
+/// Threads that are tried before an array of so many shards is started.
+pub(crate) fn tried_for(shards: u16) -> usize {
+    OF_SHARD * usize::from(shards) + OF_ARRAY + SPARE
+}
+
 /// Stacks of an array of so many shards: the kernel's own threads have none here.
 pub(crate) fn stacks_of(shards: u16) -> u64 {
     (OF_SHARD - 1) as u64 * u64::from(shards) + OF_ARRAY as u64
@@ -70,7 +75,7 @@ pub(crate) fn check_threads(shards: u16) -> io::Result<()> {
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Arc::new(std::sync::Mutex::new(held));
     let mut trial = Vec::new();
-    let made = (0..OF_SHARD * usize::from(shards) + OF_ARRAY + SPARE).try_for_each(|_| {
+    let made = (0..tried_for(shards)).try_for_each(|_| {
         let held = std::sync::Arc::clone(&held);
         let wait = move || drop(held.lock().map(|held| held.recv()));
         trial.push(spawn("trial", wait)?);

@@ -23,7 +23,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::ServeError;
-use crate::spawn::stacks_of;
+use crate::spawn::{stacks_of, tried_for};
 
 /// Bytes that arrays of this process, and their clients, have reserved.
 static RESERVED: AtomicU64 = AtomicU64::new(0);
@@ -44,6 +44,12 @@ const FOR_ADMINISTRATION: u64 = FOR_DAEMON / 2;
 const FOR_THREADS: u64 = 8 << 20;
 /// The stack of a thread, with its guard and the stack of its signals, bytes.
 const OF_THREAD: u64 = (2 << 20) + (64 << 10);
+
+/// Stacks of threads that have ended, of which the C library keeps so many bytes.
+const STACKS_KEPT: u64 = 40 << 20;
+/// What may be allocated while an array is made, before it starts: devices are read, and requests
+/// are answered.
+const FOR_MAKING: u64 = 8 << 20;
 
 /// A reservation; dropping it gives it back.
 #[derive(Debug)]
@@ -93,8 +99,19 @@ fn of_threads(shards: u16) -> u64 {
     stacks_of(shards) * OF_THREAD + u64::from(shards) * resident::OF_SHARD
 }
 
+/// Refuses an array that is to be made if it could not be started then: by that time the allocator
+/// keeps the stacks of the threads that were tried.
+pub(crate) fn may_reserve(bytes: u64, shards: u16) -> Result<(), ServeError> {
+    let tried = (tried_for(shards) as u64 * OF_THREAD).min(STACKS_KEPT);
+    reserve_leaving(bytes, shards, FOR_MAKING + tried).map(drop)
+}
+
 /// Reserves memory for an array of so many shards.
 pub(crate) fn reserve(bytes: u64, shards: u16) -> Result<Reserved, ServeError> {
+    reserve_leaving(bytes, shards, 0)
+}
+
+fn reserve_leaving(bytes: u64, shards: u16, leave: u64) -> Result<Reserved, ServeError> {
     // Until after what is refused was given back.
     let _decides = DECIDES.lock().unwrap_or_else(PoisonError::into_inner);
     let others = RESERVED.fetch_add(bytes, Ordering::Relaxed);
@@ -105,7 +122,7 @@ pub(crate) fn reserve(bytes: u64, shards: u16) -> Result<Reserved, ServeError> {
     fits(bytes, others, &bounds())?;
     // What others have reserved and use is not in there any more.
     fits(bytes, 0, available().as_slice())?;
-    let held = FOR_DAEMON.saturating_add(threads).saturating_add(pending);
+    let held = (FOR_DAEMON + leave + threads).saturating_add(pending);
     fits(bytes, 0, &left_beside(held))?;
     Ok(reserved)
 }

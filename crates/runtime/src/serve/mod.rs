@@ -250,7 +250,7 @@ pub fn may_make(
     let stock = stock_of_shard(&geometry, config.memory_bytes, limit, shards, &queue)?;
     check_io_uring(shards)?;
     budget::check_descriptors(shards, devices)?;
-    let _memory = memory::reserve(memory_bytes(&stock, shards, &queue), shards)?;
+    memory::may_reserve(memory_bytes(&stock, shards, &queue), shards)?;
     check_threads(shards).map_err(no_thread)
 }
 
