@@ -12,24 +12,7 @@ use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::memory::{cgroup_folders, check_for_thread};
-
-/// Threads that are left to the API and to looks at devices.
-const SPARE: usize = 4;
-/// Of an array beside those of its shards: events, and clients of its export.
-const OF_ARRAY: usize = 2;
-/// Of a shard: its own, the one that submits calls that block, and one of the kernel's for those.
-const OF_SHARD: usize = 3;
-
-/// Threads that are tried before an array of so many shards is started.
-pub(crate) fn tried_for(shards: u16) -> usize {
-    OF_SHARD * usize::from(shards) + OF_ARRAY + SPARE
-}
-
-/// Stacks of an array of so many shards: the kernel's own threads have none here.
-pub(crate) fn stacks_of(shards: u16) -> u64 {
-    (OF_SHARD - 1) as u64 * u64::from(shards) + OF_ARRAY as u64
-}
+use crate::memory::{cgroup_folders, check_for_thread, tried_for};
 
 /// Begins a thread.
 ///

@@ -23,7 +23,6 @@ use std::sync::{Mutex, PoisonError};
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::ServeError;
-use crate::spawn::{stacks_of, tried_for};
 
 /// Bytes that arrays of this process, and their clients, have reserved.
 static RESERVED: AtomicU64 = AtomicU64::new(0);
@@ -50,6 +49,23 @@ const STACKS_KEPT: u64 = 40 << 20;
 /// What may be allocated while an array is made, before it starts: devices are read, and requests
 /// are answered.
 const FOR_MAKING: u64 = 8 << 20;
+
+/// Threads that are left to the API and to looks at devices.
+const SPARE_THREADS: usize = 4;
+/// Of an array beside those of its shards: events, and clients of its export.
+const THREADS_OF_ARRAY: usize = 2;
+/// Of a shard: its own, the one that submits calls that block, and one of the kernel's for those.
+const THREADS_OF_SHARD: usize = 3;
+
+/// Threads that are tried before an array of so many shards is started.
+pub(crate) fn tried_for(shards: u16) -> usize {
+    THREADS_OF_SHARD * usize::from(shards) + THREADS_OF_ARRAY + SPARE_THREADS
+}
+
+/// Stacks of an array of so many shards: the kernel's own threads have none here.
+fn stacks_of(shards: u16) -> u64 {
+    (THREADS_OF_SHARD - 1) as u64 * u64::from(shards) + THREADS_OF_ARRAY as u64
+}
 
 /// A reservation; dropping it gives it back.
 #[derive(Debug)]
@@ -135,7 +151,7 @@ pub fn check_memory_left() -> io::Result<()> {
     fits(of_threads(1), 0, &left_beside(FOR_DAEMON)).map_err(out_of_memory)
 }
 
-/// Refuses a thread whose stack would take the last of the memory.
+/// Refuses a thread if its stack would take the last of the memory.
 pub(crate) fn check_for_thread() -> io::Result<()> {
     fits(OF_THREAD, 0, &left_beside(FOR_THREADS)).map_err(out_of_memory)
 }

@@ -815,8 +815,9 @@ impl From<ServeError> for Failure {
 pub(crate) const RAISE_FILE_LIMIT: &str =
     "LimitFSIZE=infinity in the service's unit (ulimit -f unlimited), and start the daemon anew";
 /// What helps where a limit of the process's own memory is reached.
-const RAISE_MEMORY_LIMIT: &str = "raise the limit (LimitDATA=, LimitAS= in the service's unit, ulimit -d, -v) and start the \
-     daemon anew, or give arrays less: strake set NAME memory_limit=SIZE, shards=N";
+const RAISE_MEMORY_LIMIT: &str = "raise the limit (LimitDATA=, LimitAS= in the service's unit, \
+     ulimit -d, -v) and start the daemon anew, or give arrays less: strake set NAME \
+     memory_limit=SIZE, shards=N";
 
 /// Members failed as their array started. Where the file systems of files or limits of the process
 /// have no room, nothing is wrong with a drive.

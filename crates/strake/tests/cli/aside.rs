@@ -293,8 +293,8 @@ fn a_destroyed_array_with_too_few_members_comes_back_with_the_others_only() {
     let Some(devices) = stopped(&mut rig, "5", 3) else {
         return;
     };
-    for away in 1..3 {
-        fs::rename(&devices[away], rig.path(&format!("away{away}"))).expect("unplugged");
+    for (device, away) in devices[1..].iter().zip(["away1", "away2"]) {
+        fs::rename(device, rig.path(away)).expect("unplugged");
     }
     rig.run(&["destroy", "data", "--yes"]).ok();
     fs::rename(rig.path("away1"), &devices[1]).expect("plugged");
