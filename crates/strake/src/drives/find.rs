@@ -50,6 +50,8 @@ pub(crate) struct FoundMember {
     pub(crate) also: Vec<PathBuf>,
     /// How large its device was, where that is shorter now and holds all of its data.
     pub(crate) had_bytes: Option<u64>,
+    /// The kernel refuses writes to it.
+    read_only: bool,
 }
 
 impl FoundMember {
@@ -644,7 +646,9 @@ fn held(path: &Path) -> Option<Failure> {
         return Some(DeviceError::Busy(path.to_owned()).into());
     }
     let id = sysfs::identity(path).ok()?;
-    safety::not_seen_in_use(&Stack::default(), id, path).err()
+    // Files under other loop devices may not answer: none of them is asked.
+    let loops = Stack::default().loops_named(path);
+    safety::not_seen_in_use(&loops, id, path).err()
 }
 
 /// Sets aside what cannot be written, as a start does; but not one of two that carry one member:
@@ -654,7 +658,7 @@ fn set_read_only_aside(members: &mut [FoundMember]) {
     for member in members.iter_mut().filter(|m| m.trouble.is_none()) {
         let own = member.image.superblock.member;
         let is_twice = ids.iter().filter(|id| **id == own).count() > 1;
-        if !is_twice && sysfs::is_read_only(&member.path) {
+        if !is_twice && member.read_only {
             member.trouble = Some(DeviceError::ReadOnly(member.path.clone()).into());
         }
     }
@@ -800,6 +804,7 @@ fn member_at(path: &Path) -> Result<Option<FoundMember>, PathBuf> {
         trouble,
         also: Vec::new(),
         had_bytes: None,
+        read_only: sysfs::is_read_only(path),
     };
     let nothing = |error: &DeviceError| match is_unread(error) {
         true => Err(path.to_owned()),

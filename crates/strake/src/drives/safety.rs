@@ -295,7 +295,7 @@ pub(crate) fn on_one_drive(members: &[PathBuf], paths: &[PathBuf]) -> Vec<(PathB
 /// Refuses a device that is mounted, or that another program holds.
 pub(crate) fn not_in_use(id: Identity, path: &Path) -> Result<(), Failure> {
     let stack = Stack::default();
-    not_seen_in_use(&stack, id, path)?;
+    not_seen_in_use(&stack.loops_over(id), id, path)?;
     // Another path to it is a device of its own for the kernel: held there, it can be opened here.
     for name in stack.other_paths(id) {
         let other = Path::new("/dev").join(name.replace('!', "/"));
@@ -309,10 +309,10 @@ pub(crate) fn not_in_use(id: Identity, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The same, as far as it is known without opening a device.
-pub(crate) fn not_seen_in_use(stack: &Stack, id: Identity, path: &Path) -> Result<(), Failure> {
+/// The same, as far as it is known without opening a device; `loops` are those over it.
+pub(crate) fn not_seen_in_use(loops: &[String], id: Identity, path: &Path) -> Result<(), Failure> {
     let shown = path.display();
-    if let Some(name) = stack.loops_over(id).first() {
+    if let Some(name) = loops.first() {
         let what = match id {
             Identity::File(..) => "is the backing file of",
             Identity::Block(_) => "lies under",

@@ -230,6 +230,20 @@ impl Stack {
         self.devices().iter().filter_map(over).collect()
     }
 
+    /// The same by the name of what lies under a loop device: no other file is asked, for it may
+    /// not answer. One under another name is not seen.
+    pub(crate) fn loops_named(&self, path: &Path) -> Vec<String> {
+        let Ok(path) = fs::canonicalize(path) else {
+            return Vec::new();
+        };
+        let over = |folder: &PathBuf| {
+            let backing = text_in(&folder.join("loop/backing_file"))?;
+            let name = folder.file_name()?.to_str()?;
+            (Path::new(&backing) == path).then(|| name.to_owned())
+        };
+        self.devices().iter().filter_map(over).collect()
+    }
+
     /// Of things found on devices, each once where they are the same by `key` and their devices are
     /// other names of one drive: by the uppermost, which is what others use, with those that lie
     /// under it or beside it. Copies on other drives stay: they are two.
