@@ -481,6 +481,7 @@ export interface Pool {
 export interface PoolDevice {
   block_bytes: number;
   device: string;
+  problem?: string | null;
   size_bytes: number;
   uuid: string;
 }

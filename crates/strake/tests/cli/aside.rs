@@ -8,6 +8,7 @@ use std::process::Command;
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 
+use crate::devices::Mount;
 use crate::rig::{self, Rig, Sealed, bytes};
 
 const NBD: &[&str] = &["--export", "nbd"];
@@ -605,23 +606,70 @@ fn a_destroy_that_one_member_refuses_says_what_is_wiped_and_the_rest_does_not_co
     }
 }
 
+/// All but the last page of a device fits: a superblock is there, and cannot be wiped whole.
 #[test]
 fn a_create_that_one_device_refuses_names_what_it_may_have_left() {
+    const PAGE: u64 = 4096;
+    const ROOM: u64 = 16 << 20;
+    if !rig::is_root() {
+        return rig::skipped("a small file system needs root");
+    }
     let rig = Rig::new();
-    let [a, b] = ["a", "b"].map(|name| rig.file(name, 32 << 20));
-    let large = rig.file("large", 64 << 20);
-    let create = ["create", "data", "--level", "5", "--export", "none"];
-    let all = [&create[..], &[&a, &b, &large]].concat();
-    let run = rig.run_within_40_mib(&all);
+    let options = ["-t", "tmpfs", "-o", "size=16M"];
+    let Some(mount) = Mount::of(&options, "tmpfs", &rig.path("small")) else {
+        return;
+    };
+    let [a, b] = ["a", "b"].map(|name| rig.file(name, 64 << 20));
+    let create = [
+        "create", "data", "--level", "5", "--export", "none", "--force", "--yes",
+    ];
+    let ballast = format!("{}/ballast", mount.point);
+    // Makes the array where the third device has so many pages.
+    let made = |pages: u64| {
+        let _ = fs::remove_file(rig.path("small/full"));
+        let _ = fs::remove_file(&ballast);
+        fs::write(&ballast, vec![1; (ROOM - pages * PAGE) as usize]).expect("it fits");
+        let full = rig.file("small/full", 64 << 20);
+        rig.run(&[&create[..], &[&a, &b, &full]].concat())
+    };
+    let (mut too_few, mut enough) = (1, ROOM / PAGE);
+    while enough - too_few > 1 {
+        let pages = too_few.midpoint(enough);
+        let run = made(pages);
+        match run.code {
+            0 => enough = pages,
+            _ => too_few = pages,
+        }
+        assert!(run.code == 0 || run.err.contains("small/full"), "{run:?}");
+    }
+    let run = made(too_few);
+    assert!(run.code != 0 && run.err.contains("small/full"), "{run:?}");
     let found = run.json_error()["found"].to_string();
-    assert!(run.code != 0 && found.contains(&large), "{run:?}");
     let left = format!("wiped again: {a}, {b}");
     assert!(
         found.contains("may be left") && found.contains(&left),
         "{found}"
     );
-    rig.run(&[&create[..], &["--force", "--yes", &a, &b, &large]].concat())
-        .ok();
+    let other = rig.file("other", 64 << 20);
+    rig.run(&[&create[..], &[&a, &b, &other]].concat()).ok();
+}
+
+/// It was found out when superblocks were written.
+#[test]
+fn a_create_beyond_the_limit_of_the_size_of_files_writes_nothing() {
+    let rig = Rig::new();
+    let [a, b] = ["a", "b"].map(|name| rig.file(name, 32 << 20));
+    let large = rig.file("large", 64 << 20);
+    let create = ["create", "data", "--level", "5", "--export", "none"];
+    let run = rig.run_within_40_mib(&[&create[..], &[&a, &b, &large]].concat());
+    let found = run.json_error()["found"].to_string();
+    assert!(
+        found.contains(&large) && found.contains("RLIMIT_FSIZE"),
+        "{found}"
+    );
+    for file in [&a, &b, &large] {
+        assert!(bytes(file).iter().all(|&byte| byte == 0), "{file}");
+    }
 }
 
 /// What `scan` tells, with the daemon and without, and after that as text.

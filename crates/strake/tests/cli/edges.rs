@@ -56,8 +56,9 @@ fn a_limit_of_the_size_of_files_refuses_the_array_that_meets_it_alone() {
         .collect();
     rig.create("small", "1", NONE, &small).ok();
     let refused = rig.create("large", "1", NONE, &rig.files(2));
-    assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.err.contains("File too large"), "{refused:?}");
+    let limit = "33554432 bytes only (RLIMIT_FSIZE)";
+    assert!(refused.err.contains(limit), "{refused:?}");
+    refused.refused(1, "no-space");
     assert_eq!(rig.show("small")["state"], "optimal", "{}", rig.log());
 }
 
