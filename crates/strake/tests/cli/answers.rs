@@ -32,25 +32,29 @@ fn a_rebuild_without_a_spare_says_so_and_does_not_exit_as_if_it_were_done() {
     assert_eq!(rig.show("data")["state"], "optimal");
 }
 
-/// `restripe --wait` said that data stands half-way, exited with 0, and `show` did not say why.
-#[test]
-fn a_restripe_that_stands_half_way_says_why_and_exits_with_it() {
+/// An array of which a user has stopped the move to another shape.
+fn half_way() -> Option<Rig> {
     let mut rig = Rig::new();
     rig.start_daemon();
     let devices = rig.files(4);
     rig.create("data", "5", NBD, &devices[..3]).ok();
-    if rig
-        .qemu_io("data", &["write -P 1 0 80M", "flush"])
-        .is_none()
-    {
-        return;
-    }
+    rig.qemu_io("data", &["write -P 1 0 80M", "flush"])?;
     rig.run(&["set", "data", "restripe_priority=1"]).ok();
     rig.run(&["restripe", "data", "--add", &devices[3]]).ok();
     rig.run(&["restripe", "data", "--stop"]).ok();
+    rig.until("it moves no further", || {
+        rig.show("data")["jobs"][0]["paused_by"] == "asked"
+    });
+    Some(rig)
+}
+
+/// `restripe --wait` said that data stands half-way, exited with 0, and `show` did not say why.
+#[test]
+fn a_restripe_that_stands_half_way_says_why_and_exits_with_it() {
+    let Some(rig) = half_way() else {
+        return;
+    };
     let job = || rig.show("data")["jobs"][0].clone();
-    rig.until("it moves no further", || job()["paused"] == true);
-    assert_eq!(job()["paused_by"], "asked");
     rig.run(&["fail", "data", "0"]).ok();
     let run = rig.run(&["restripe", "data", "--continue", "--wait"]);
     let told = run.json();
@@ -66,22 +70,9 @@ fn a_restripe_that_stands_half_way_says_why_and_exits_with_it() {
 /// It waited for data that a user had stopped, without end.
 #[test]
 fn an_init_beside_data_that_stands_half_way_is_not_waited_for() {
-    let mut rig = Rig::new();
-    rig.start_daemon();
-    let devices = rig.files(4);
-    rig.create("data", "5", NBD, &devices[..3]).ok();
-    if rig
-        .qemu_io("data", &["write -P 1 0 80M", "flush"])
-        .is_none()
-    {
+    let Some(rig) = half_way() else {
         return;
-    }
-    rig.run(&["set", "data", "restripe_priority=1"]).ok();
-    rig.run(&["restripe", "data", "--add", &devices[3]]).ok();
-    rig.run(&["restripe", "data", "--stop"]).ok();
-    rig.until("it moves no further", || {
-        rig.show("data")["jobs"][0]["paused_by"] == "asked"
-    });
+    };
     let run = within(&rig, 60, &["init", "data", "start", "--wait"]);
     let told = run.json();
     assert_eq!((run.code, &told["ended"]), (11, &"paused".into()), "{told}");

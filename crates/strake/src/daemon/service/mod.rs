@@ -415,8 +415,7 @@ impl Service {
         found: &FoundArray,
         how: &Start,
     ) -> Result<Arc<Running>, Failure> {
-        self.check_no_copy(found)?;
-        self.check_serving(how.name.as_ref().unwrap_or(found.name()), found.uuid)?;
+        self.check_serving(how.name.as_ref().unwrap_or(found.name()), found)?;
         let running = Arc::new(running::start(&self.dir, &self.events, found, how)?);
         self.remember(found.members.iter().map(|m| absolute(&m.path)));
         locked(&self.stopped).remove(&found.uuid);
@@ -486,8 +485,7 @@ impl Service {
         found: &FoundArray,
         how: &Start,
     ) -> Result<Vec<String>, Failure> {
-        self.check_no_copy(found)?;
-        self.check_serving(how.name.as_ref().unwrap_or(found.name()), found.uuid)?;
+        self.check_serving(how.name.as_ref().unwrap_or(found.name()), found)?;
         running::may_start(&self.dir, found, how)
     }
 

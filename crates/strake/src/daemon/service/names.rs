@@ -137,19 +137,24 @@ pub(crate) fn check_owner(dir: &Dir, name: &ArrayName, array: ArrayUuid) -> Resu
 }
 
 impl Service {
-    /// Refuses to serve an array by the name of one that is served.
-    pub(super) fn check_serving(&self, name: &ArrayName, array: ArrayUuid) -> Result<(), Failure> {
+    /// Refuses to serve an array by the name of one that is served, or a copy of one.
+    pub(super) fn check_serving(
+        &self,
+        name: &ArrayName,
+        found: &FoundArray,
+    ) -> Result<(), Failure> {
+        self.check_no_copy(found)?;
         match self.find_running(name.as_str()) {
-            Some(other) if other.uuid != array => {
-                let found = format!("another array called {name} is running");
-                Err(Failure::new(Code::NameExists, found).cure(cure(array)))
+            Some(other) if other.uuid != found.uuid => {
+                let what = format!("another array called {name} is running");
+                Err(Failure::new(Code::NameExists, what).cure(cure(found.uuid)))
             }
             _ => Ok(()),
         }
     }
 
     /// Refuses to start a copy of an array that is in service, whatever the copy is called.
-    pub(super) fn check_no_copy(&self, found: &FoundArray) -> Result<(), Failure> {
+    fn check_no_copy(&self, found: &FoundArray) -> Result<(), Failure> {
         let Some(running) = self.find_serving(&found.uuid.to_string()) else {
             return Ok(());
         };
@@ -218,8 +223,7 @@ impl Service {
             all.extend(self.scan(&[]));
         }
         let name = wanted.unwrap_or_else(|| found.name().clone());
-        self.check_no_copy(&found)?;
-        self.check_serving(&name, found.uuid)?;
+        self.check_serving(&name, &found)?;
         rename::check_free(&name, found.uuid, &all).map_err(|f| f.cure(cure(found.uuid)))?;
         let how = Start {
             name: Some(name.clone()),
