@@ -38,6 +38,8 @@ canaries! {
     ServesUnsealed = "serves-unsealed",
     /// What members are known to have does not count.
     PastIgnored = "past-ignored",
+    /// Superblocks do not say which session wrote them.
+    SessionsUnnamed = "sessions-unnamed",
     /// A member that was away comes back in part whatever its region map shows.
     OlderMapReturns = "older-map-returns",
     /// A member that has lost a copy of its superblock is believed as if it had been torn.

@@ -137,6 +137,7 @@ impl Served {
             clean_after_ms: 5000,
             hedging: HedgeRules::default(),
             window_bytes: 4 << 20,
+            session: 1,
             unix_s: 0,
         };
         let mut array = Array::assemble(found.collect(), &options).expect("it starts");

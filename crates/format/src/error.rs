@@ -264,6 +264,9 @@ pub enum Invalid {
     /// Numbers that are neither noted nor not.
     #[error("numbers noted {0}")]
     NumbersNotedCode(u8),
+    /// Sessions in no order that they can have.
+    #[error("the sessions are in no order")]
+    Sessions,
     /// Longer than a week.
     #[error("spare delay {0} ms")]
     SpareDelay(u32),

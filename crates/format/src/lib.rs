@@ -29,6 +29,7 @@ pub mod pool;
 pub mod region_map;
 pub mod scrub;
 pub mod select;
+pub mod sessions;
 pub mod settings;
 pub mod superblock;
 pub mod unreadable;
@@ -52,6 +53,7 @@ pub use select::{
     CopyStatus, Finding, Past, Returns, Selection, SuperblockBytes, copy_to_replace, lost_copy,
     past, returns, select_array, select_copy, select_member,
 };
+pub use sessions::{SESSIONS_MAX, Session, Sessions};
 pub use settings::Settings;
 pub use superblock::{
     EDITIONS, Known, MEMBERS_MAX, Replacement, Role, SPARES_MAX, SUPERBLOCK_BYTES, SlotRecord,

@@ -15,6 +15,13 @@
 //!   both copies of it were durable there when the row was written. So does every row after a clean
 //!   stop, and that of a member which is out, to which the first generation is added that says so.
 //!
+//! * Each start draws a number, and superblocks name the sessions that wrote their generations
+//!   ([`Sessions`](crate::sessions::Sessions)).
+//!
+//! A member is of another *branch* where its own history and that of a table name two sessions for
+//! a generation that it heard, and has: the array was started twice from one past. Generations and
+//! epochs of two branches may be the same.
+//!
 //! What is older than its row says is an older image of the member ([`Past`]), and stale, whatever
 //! else is said of it; nor does it witness anything that came after it. What a witness has got
 //! since it went on without the holder of a table is not compared with that table: its numbers grow
@@ -206,6 +213,13 @@ pub enum Past {
         /// The first generation that the member cannot have.
         first: Generation,
     },
+    /// It is of another branch of the same history.
+    Branch {
+        /// What it has.
+        has: Generation,
+        /// A generation that the member had, and that another session wrote.
+        at: Generation,
+    },
     /// It is either of what it was last and of another past: it was put out so many generations
     /// after the last that it is known to have had that the table cannot say how many.
     Unclear {
@@ -228,10 +242,14 @@ pub fn past(own: &Superblock, table: &Superblock) -> Past {
         .or(filled(own.member).map(|r| r.known));
     let (known, has) = (known.unwrap_or_default(), own.generation);
     let first = Generation(known.heard.0 + u64::from(known.gap));
+    // The member had it, in the history of the table and in its own.
+    let at = known.heard.min(has);
     // In one history neither number falls: an older epoch with as new a generation is of another.
     if row.is_some() && own.epoch < table.epoch && has >= table.generation {
         let first = table.generation;
         Past::Other { has, first }
+    } else if is_branch(own, table, at) {
+        Past::Branch { has, at }
     } else if has < known.heard {
         let heard = known.heard;
         Past::Older { has, heard }
@@ -242,6 +260,12 @@ pub fn past(own: &Superblock, table: &Superblock) -> Past {
     } else {
         Past::Last
     }
+}
+
+/// Whether two sessions wrote this generation: one in the history of the table, one in its own.
+fn is_branch(own: &Superblock, table: &Superblock, at: Generation) -> bool {
+    let sessions = (own.sessions.at(at), table.sessions.at(at));
+    matches!(sessions, (Some(own), Some(table)) if own != table)
 }
 
 /// The newer of two valid copies.
@@ -478,7 +502,7 @@ fn claim(holder: &Superblock, authority: &Superblock, found: &[Superblock]) -> C
             && match past(witness, holder) {
                 Past::Last => true,
                 Past::Other { .. } => grew_apart(witness, holder),
-                Past::Older { .. } | Past::Unclear { .. } => false,
+                Past::Older { .. } | Past::Branch { .. } | Past::Unclear { .. } => false,
             }
             && history(holder, witness) == History::Parted
             && history(witness, authority) == History::Shared
@@ -555,7 +579,7 @@ pub enum Returns {
 pub fn returns(own: &Superblock, table: &Superblock) -> Returns {
     // It served on from what it had; the array went on from an older image of the others, which
     // therefore do not say whether they saw its table.
-    let went_on = matches!(past(own, table), Past::Other { .. });
+    let went_on = matches!(past(own, table), Past::Other { .. } | Past::Branch { .. });
     if own.array == table.array && went_on && is_eligible(own) {
         return Returns::SplitBrain;
     }
@@ -656,8 +680,12 @@ fn classify(found: &[Superblock], authority: usize) -> Result<Selection, SelectE
             history(superblock, table),
             claim(superblock, table, found),
         ) {
-            Verdict::Believed if past(superblock, table) != Past::Last => Finding::Stale(index),
-            Verdict::Believed => Finding::Believed(index),
+            Verdict::Believed => match past(superblock, table) {
+                Past::Last => Finding::Believed(index),
+                // Each branch may hold acknowledged writes that the other lacks.
+                Past::Branch { .. } => return Err(parted(found, authority, index)),
+                _ => Finding::Stale(index),
+            },
             Verdict::Stale => Finding::Stale(index),
             Verdict::SplitBrain => return Err(parted(found, authority, index)),
         };

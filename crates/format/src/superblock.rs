@@ -24,6 +24,7 @@ use crate::layout::{Layout, STRIP_BYTES_MAX, check_strip};
 use crate::level::Level;
 use crate::moving::Moving;
 use crate::scrub::{ScrubRecord, ScrubResult};
+use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::superblock::raw::RawSlot;
 
@@ -204,6 +205,8 @@ pub struct Superblock {
     pub epoch: Epoch,
     /// Grows with every superblock write.
     pub generation: Generation,
+    /// Which starts of the array wrote which generations.
+    pub sessions: Sessions,
     /// What the table was: a number for the edition of each of the last epochs, the present one
     /// first. It follows from all editions before it, so two arrays that went on apart differ in
     /// it for ever, whatever becomes of their rows. Zero where there was no epoch yet.

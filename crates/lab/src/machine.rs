@@ -182,6 +182,7 @@ impl Machines {
             hedging: HedgeRules::default(),
             window_bytes: 4 << 20,
             fold: true,
+            session: 1,
             unix_s: 0,
         };
         let array = Array::assemble(found, &options);

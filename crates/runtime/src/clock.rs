@@ -44,3 +44,19 @@ pub(crate) fn unix_s() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
+
+/// A number that no two sessions share but by chance.
+pub(crate) fn random_number() -> u32 {
+    use rustix::rand::{GetRandomFlags, getrandom};
+    let mut bytes = [0; 4];
+    // Early at boot the kernel may have gathered too little for secrets: this is none.
+    match getrandom(&mut bytes, GetRandomFlags::INSECURE) {
+        Ok(4) => u32::from_ne_bytes(bytes),
+        // Forbidden by a filter of system calls, say.
+        _ => {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let nanos = since.map_or(0, |since| since.as_nanos() as u64);
+            (nanos ^ nanos >> 32) as u32 ^ std::process::id().rotate_left(16)
+        }
+    }
+}

@@ -66,7 +66,7 @@ pub enum Canary {
 
 impl Canary {
     /// Every canary, with the seeds within which it must be found.
-    pub const ALL: [(Canary, u64); 136] = [
+    pub const ALL: [(Canary, u64); 137] = [
         (Canary::ParityDropped, 10),
         (Canary::DataDropped, 15),
         (Canary::FlushSwallowed, 40),
@@ -180,6 +180,7 @@ impl Canary {
         (Canary::Inside(engine::Canary::StandstillCounts), 200),
         (Canary::Inside(engine::Canary::VerdictsOfOneMoment), 200),
         (Canary::Inside(engine::Canary::PastIgnored), 100),
+        (Canary::Inside(engine::Canary::SessionsUnnamed), 3000),
         (Canary::Inside(engine::Canary::OlderMapReturns), 20000),
         (Canary::Inside(engine::Canary::EmptiedBelieved), 100),
         (Canary::Inside(engine::Canary::EmptiedKept), 6000),

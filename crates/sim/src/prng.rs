@@ -52,6 +52,10 @@ pub enum Purpose {
     LiveImage = 32,
     /// What rots in the midst of everything.
     Decay = 27,
+    /// Whether an array that is parted is started twice from one past.
+    Branch = 33,
+    /// Which numbers starts draw.
+    Session = 34,
     /// When devices are reset, and when those that were out for it are there again.
     Reset = 21,
     /// When devices that are about to vanish fail all for a moment before.

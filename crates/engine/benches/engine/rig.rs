@@ -90,6 +90,7 @@ pub(crate) fn assembled(
         clean_after_ms: 5000,
         hedging: HedgeRules::default(),
         window_bytes: 4 << 20,
+        session: 1,
         unix_s: 0,
     };
     let array = Array::assemble(found, &options).expect("a new array starts");

@@ -225,6 +225,7 @@ pub(crate) mod tests {
             clean_after_ms: 5000,
             hedging: HedgeRules::default(),
             window_bytes: 4 << 20,
+            session: 1,
             unix_s: 0,
         }
     }

@@ -81,6 +81,11 @@ impl fmt::Display for Aside {
                 "is of a life that the array does not know: it has generation {has}, and was out \
                  from {first} on"
             ),
+            Aside::Past(Past::Branch { has, at }) => write!(
+                f,
+                "is of a life that the array does not know: it has generation {has}, but another \
+                 session of the array wrote generation {at} of it"
+            ),
             Aside::Past(Past::Unclear { has, first }) => write!(
                 f,
                 "cannot be told from one of another life of the array: it has generation {has}, \

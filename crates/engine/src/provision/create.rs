@@ -459,6 +459,7 @@ pub(crate) fn superblocks(
         accepted: 0,
         epoch,
         generation: Generation(1),
+        sessions: Sessions::default(),
         whole_since: epoch,
         member: ids[0],
         role: Role::Slot(Slot(0)),

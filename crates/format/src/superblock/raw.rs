@@ -12,6 +12,7 @@ use super::*;
 use crate::checksum;
 use crate::error::SuperblockError;
 use crate::scrub::{RawScrubs, ScrubMode, ScrubPeriod};
+use crate::sessions::{SESSIONS_MAX, Session, Sessions};
 use crate::settings::{PRIORITY, SCRUB_MINUTE, SPARE_DELAY_MS};
 
 const MAGIC: [u8; 8] = *b"STRAKE\x1a\n";
@@ -20,9 +21,10 @@ const VERSION_MAJOR: u16 = 1;
 /// can be turned off, 3 how long spares wait, 4 scrubs that go on, 5 arrays that changed their
 /// shape, 6 data that moves, 7 bands of rows and what steers data that moves, 8 data that moves to
 /// other groups, or to parities that rotate, 9 arrays that are zeroed, 10 which superblocks a
-/// member has, 11 a log base above all numbers used. What a superblock says is the oldest that
-/// knows all of its bytes, so that an older program goes on reading it.
-const VERSION_MINOR: u16 = 12;
+/// member has, 11 a log base above all numbers used, 12 features that may be ignored, 13 sessions.
+/// What a superblock says is the oldest that knows all of its bytes, so that an older program goes
+/// on reading it.
+const VERSION_MINOR: u16 = 13;
 const CHECKSUM_AT: usize = 12;
 /// The array's data begins with a table of volumes: its block device is none that a user may have.
 const FEATURE_CARVED: u64 = 1;
@@ -122,6 +124,37 @@ struct RawReplacement {
     known: RawKnown,
     /// Room to grow; zero.
     reserved: u8,
+}
+
+/// A session as it lies on the member; all of it is zero behind the last.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawSession {
+    /// The generation from which on it wrote them all, low part first.
+    first_low: U32,
+    first_high: u8,
+    /// A member of another branch of the same history taken for that of this one.
+    number: U32,
+}
+
+impl From<&Session> for RawSession {
+    fn from(session: &Session) -> Self {
+        Self {
+            first_low: (session.first.0 as u32).into(),
+            first_high: (session.first.0 >> 32) as u8,
+            number: session.number.into(),
+        }
+    }
+}
+
+impl From<&RawSession> for Session {
+    fn from(raw: &RawSession) -> Self {
+        let first = u64::from(raw.first_low.get()) | u64::from(raw.first_high) << 32;
+        Self {
+            first: Generation(first),
+            number: raw.number.get(),
+        }
+    }
 }
 
 /// The superblock as it lies on the member. Each field names the failure that it defends against.
@@ -245,8 +278,10 @@ struct RawSuperblock {
     /// Numbers of operations given out again after a clean stop: 0 where some may have been used
     /// from the log base on, 1 where none were.
     numbers_noted: u8,
+    /// Members of two branches of one history taken for those of one array: the newest first.
+    sessions: [RawSession; SESSIONS_MAX],
     /// Room to grow; zero.
-    reserved: [u8; 386],
+    reserved: [u8; 242],
     /// An array never scrubbed after a restart, or that repairs what it was told only to report.
     scrub_period: u8,
     scrub_policy: u8,
@@ -291,7 +326,8 @@ const _: () = {
     assert!(std::mem::offset_of!(RawSuperblock, moving_fixed) == 3605);
     assert!(std::mem::offset_of!(RawSuperblock, init_priority) == 3606);
     assert!(std::mem::offset_of!(RawSuperblock, numbers_noted) == 3608);
-    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3609);
+    assert!(std::mem::offset_of!(RawSuperblock, sessions) == 3609);
+    assert!(std::mem::offset_of!(RawSuperblock, reserved) == 3753);
     assert!(std::mem::offset_of!(RawSuperblock, scrub_period) == 3995);
     assert!(std::mem::offset_of!(RawSuperblock, scrubs) == 3999);
     assert!(std::mem::offset_of!(RawSuperblock, spare_delay) == 4083);
@@ -406,6 +442,9 @@ impl Superblock {
         raw.scrubs.put(self);
         raw.zeroing = u8::from(self.zeroing);
         raw.numbers_noted = u8::from(self.numbers_noted);
+        for (row, session) in raw.sessions.iter_mut().zip(self.sessions.iter()) {
+            *row = session.into();
+        }
         raw.put_settings(&self.settings);
         let name = self.name.as_str().as_bytes();
         raw.name_bytes = name.len() as u8;
@@ -655,6 +694,7 @@ impl RawSuperblock {
         let slots = self.slots.iter().map(|row| row.known);
         let mut known = slots.chain(self.replacements.iter().map(|row| row.known));
         let uses = [
+            (13, self.sessions[0].number.get() != 0),
             (12, self.features_compatible.get() != 0),
             (11, self.numbers_noted != 0),
             (
@@ -763,6 +803,17 @@ impl RawSuperblock {
             return Err(Invalid::UnusedRow);
         }
         Ok(used.iter().copied().map(MemberUuid).collect())
+    }
+
+    /// The sessions: rows behind the last are empty.
+    fn session_list(&self) -> Result<Sessions, Invalid> {
+        let empty = |row: &RawSession| row.as_bytes().iter().all(|&byte| byte == 0);
+        let used = self.sessions.iter().position(empty);
+        let (used, unused) = self.sessions.split_at(used.unwrap_or(SESSIONS_MAX));
+        if !unused.iter().all(empty) {
+            return Err(Invalid::Sessions);
+        }
+        Sessions::new(used.iter().map(Session::from).collect())
     }
 
     /// What the spares are filled for.
@@ -892,6 +943,7 @@ impl RawSuperblock {
             accepted: self.accepted.get(),
             epoch: Epoch(self.epoch.get()),
             generation: Generation(self.generation.get()),
+            sessions: self.session_list()?,
             editions: self.editions.map(U32::get),
             whole_since: Epoch(self.whole_since.get()),
             member: MemberUuid(self.member),

@@ -325,7 +325,7 @@ fn what_is_not_ours_is_told_from_what_is_damaged_and_from_the_future() {
 fn a_newer_minor_version_may_use_what_this_one_leaves_zero() {
     let superblock = superblock(Level::Raid5, 3, 3, 0);
     let mut bytes = superblock.encode(4096);
-    for (at, byte) in [(10, 13), (32, 8), (3800, 1), (187, 5)] {
+    for (at, byte) in [(10, 14), (32, 8), (3800, 1), (187, 5)] {
         bytes[at] = byte;
     }
     reseal(&mut bytes[..]);
@@ -399,6 +399,40 @@ fn that_numbers_are_noted_is_kept_and_an_older_program_that_ignores_it_takes_it_
     let refused = Superblock::decode(&bytes[..], 4096);
     let wrong = Invalid::NumbersNotedCode(2);
     assert_eq!(refused, Err(SuperblockError::Invalid(wrong)));
+}
+
+#[test]
+fn sessions_are_kept_and_an_older_program_ignores_them() {
+    let session = |first, number| Session {
+        first: Generation(first),
+        number,
+    };
+    let sessions = vec![
+        session(0x32_1234_5678, 0x7172_7374),
+        session(9, 0),
+        session(2, 3),
+    ];
+    let superblock = Superblock {
+        sessions: Sessions::new(sessions).expect("sessions"),
+        ..superblock(Level::Raid5, 3, 3, 0)
+    };
+    let mut bytes = superblock.encode(4096);
+    assert_eq!(bytes[10], 13);
+    assert_eq!(bytes[24..32], [0; 8], "it may be ignored");
+    assert_eq!(
+        bytes[3609..3619],
+        [0x78, 0x56, 0x34, 0x12, 0x32, 0x74, 0x73, 0x72, 0x71, 9]
+    );
+    assert_eq!(Superblock::decode(&bytes[..], 4096), Ok(superblock));
+    // Later than the one before it; behind a gap.
+    for (at, byte) in [(3618 + 4, 0x33), (3609 + 9 * 5, 1)] {
+        let was = std::mem::replace(&mut bytes[at], byte);
+        reseal(&mut bytes[..]);
+        let refused = Superblock::decode(&bytes[..], 4096);
+        let wrong = SuperblockError::Invalid(Invalid::Sessions);
+        assert_eq!(refused, Err(wrong), "byte {at}");
+        bytes[at] = was;
+    }
 }
 
 #[test]

@@ -151,6 +151,20 @@ fn superblocks_are_what_they_were() {
     (zeroing.zeroing, zeroing.settings.init_priority) = (true, 31);
     let mut numbers = superblock(Level::Raid6, 5, 5, 2);
     (numbers.clean, numbers.covered, numbers.numbers_noted) = (true, true, true);
+    let mut sessions = superblock(Level::Raid6, 5, 5, 2);
+    let session = |first, number| Session {
+        first: Generation(first),
+        number,
+    };
+    let all = vec![
+        session(0x32_1234_5678, 0x7172_7374),
+        session(9, 0),
+        session(2, 3),
+    ];
+    (sessions.generation, sessions.sessions) = (
+        Generation(0x32_1234_5679),
+        Sessions::new(all).expect("sessions"),
+    );
     let mut undecided = superblock(Level::Raid6, 6, 6, 2);
     undecided.undecided = true;
     let mut whole_at = superblock(Level::Raid6, 6, 6, 2);
@@ -163,6 +177,7 @@ fn superblocks_are_what_they_were() {
         ("superblock-zeroing", zeroing),
         ("superblock-numbers", numbers),
         ("superblock-known", known()),
+        ("superblock-sessions", sessions),
         ("superblock-undecided", undecided),
         ("superblock-whole-at", whole_at),
     ];

@@ -80,6 +80,7 @@ pub(crate) fn superblock(level: Level, members: u8, group_size: u8, slot: u8) ->
         accepted: 0b10,
         epoch: Epoch(1),
         generation: Generation(1),
+        sessions: Sessions::default(),
         whole_since: Epoch(1),
         member: member(slot + 1),
         role: Role::Slot(Slot(slot)),
@@ -121,6 +122,22 @@ prop_compose! {
             _ => SlotState::Failed,
         }
     }
+}
+
+/// Sessions up to this generation, none at times.
+fn sessions(generation: u64, number: u8) -> Sessions {
+    let last = generation.clamp(1, Known::HEARD_MAX);
+    let each = (0..u64::from(number) % 17).map(|at| Session {
+        first: Generation(last.saturating_sub(at * 3)),
+        number: match at % 4 {
+            2 => 0,
+            _ => u32::from(number) + 1,
+        },
+    });
+    let sound = each.take_while(|session| session.first.0 > 0);
+    let mut sessions: Vec<Session> = sound.collect();
+    sessions.dedup_by_key(|session| session.first);
+    Sessions::new(sessions).expect("sessions")
 }
 
 prop_compose! {
@@ -210,6 +227,7 @@ prop_compose! {
             accepted: accepted & (u64::MAX >> (64 - u32::from(members))),
             epoch: Epoch(epoch),
             generation: Generation(generation),
+            sessions: sessions(generation, priority),
             editions: std::array::from_fn(|at| (at as u32 ^ priority as u32) << 8 | 1),
             whole_since: Epoch(generation.min(epoch)),
             member: spare(role_at),

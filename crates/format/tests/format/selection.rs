@@ -510,6 +510,75 @@ fn an_older_epoch_with_as_new_a_generation_is_of_another_past() {
     assert_eq!(past(&own, &table), Past::Last);
 }
 
+/// Two starts from one past: superblocks of both have the same numbers.
+#[test]
+fn a_member_of_another_branch_makes_no_array_with_the_others() {
+    let (before, heard) = (Generation(9), Generation(12));
+    let mut found = three(Level::Raid5);
+    let session = |first, number| Session {
+        first: Generation(first),
+        number,
+    };
+    for member in &mut found {
+        member.generation = heard.next();
+        member.sessions.begin(session(2, 70), Generation(1), &[]);
+        member.sessions.begin(session(10, 71), before, &[]);
+        for row in &mut member.slots {
+            row.known = Known::heard(heard);
+        }
+    }
+    assert!(select_array(&found).is_ok());
+    let branch = |number| {
+        let mut sessions = Sessions::default();
+        sessions.begin(session(2, 70), Generation(1), &[]);
+        sessions.begin(session(10, number), before, &[]);
+        sessions
+    };
+    let last = found[2].clone();
+    found[2].sessions = branch(72);
+    let has = found[2].generation;
+    let at = heard;
+    assert_eq!(past(&found[2], &found[0]), Past::Branch { has, at });
+    for _ in 0..3 {
+        found.rotate_right(1);
+        let refused = select_array(&found);
+        assert!(
+            matches!(refused, Err(SelectError::SplitBrain { .. })),
+            "{refused:?}"
+        );
+    }
+    // It went on for longer, or for less.
+    let own = |generation, sessions: &Sessions| Superblock {
+        generation: Generation(generation),
+        sessions: sessions.clone(),
+        ..last.clone()
+    };
+    let table = &found[0];
+    let longer = own(90, &branch(72));
+    assert!(matches!(past(&longer, table), Past::Branch { .. }));
+    let less = own(11, &branch(72));
+    let (has, at) = (Generation(11), Generation(11));
+    assert_eq!(past(&less, table), Past::Branch { has, at });
+    let older = own(11, &last.sessions);
+    assert_eq!(past(&older, table), Past::Older { has, heard });
+    // Nothing is known of sessions.
+    for unknown in [
+        Sessions::default(),
+        Sessions::new(vec![session(14, 72)]).expect("sessions"),
+    ] {
+        assert_eq!(past(&own(13, &unknown), table), Past::Last);
+    }
+    // One that is out is not taken back, whether or not the table can say from when on.
+    let mut table = change(table, 2, SlotState::Missing);
+    table.slots[2].known = table.slots[2].known.until(table.generation);
+    table.slots[2].kept = true;
+    assert_eq!(
+        returns(&own(13, &last.sessions), &table),
+        Returns::Kept(Slot(2))
+    );
+    assert_eq!(returns(&own(13, &branch(72)), &table), Returns::SplitBrain);
+}
+
 /// A has two tables that never took effect, one after the other: the power failed before B had
 /// either. A is away, B goes on alone, and its generation grows to that of A's table, under a lower
 /// epoch. B is a witness by what it had when it put A out.

@@ -48,6 +48,8 @@ pub struct Look {
     pub emptied: Option<u64>,
     /// The generation of the newer valid copy.
     pub generation: Generation,
+    /// The session that wrote it.
+    pub session: Option<u32>,
 }
 
 /// Whole, and of a version, or with features, that only a newer program knows.
@@ -112,6 +114,7 @@ impl Device {
         Ok(Look {
             emptied,
             generation,
+            session: superblock.sessions.newest(),
         })
     }
 

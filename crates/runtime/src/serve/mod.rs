@@ -197,6 +197,7 @@ fn prepare(mut config: ServeConfig) -> Result<Prepared, ServeError> {
         clean_after_ms: CLEAN_AFTER_MS,
         hedging: HedgeRules::default(),
         window_bytes: WINDOW_BYTES,
+        session: crate::clock::random_number(),
         unix_s: crate::clock::unix_s(),
     };
     let array = Array::assemble(all, &options)?;

@@ -7,6 +7,7 @@ use strake_format::WriteHole;
 
 use crate::canary::Canary;
 use crate::course::Course;
+use crate::plan::disaster::Disaster;
 use crate::plan::{Action, End, Plan};
 
 impl Canary {
@@ -36,6 +37,9 @@ impl Canary {
             ) => plan.volumes && Course::of(plan.seed).is_none(),
             Canary::Inside(engine::Canary::FoldedUnclean) => logs && does(Action::Strip),
             Canary::Inside(engine::Canary::ForceForEver) => plan.beyond.is_some(),
+            Canary::Inside(engine::Canary::SessionsUnnamed) => {
+                plan.beyond == Some(Disaster::Parted)
+            }
             Canary::Inside(engine::Canary::RegionNotRetired) => logs && cut_off(),
             Canary::Inside(engine::Canary::JoinsWithoutBase) => logs && cut_off(),
             Canary::Inside(engine::Canary::HedgeTrustsAnyParity) => {

@@ -205,6 +205,8 @@ counts! {
         pub beyond_logs: u64,
         /// Arrays of which two parts were started apart.
         pub beyond_parted: u64,
+        /// Arrays that were started twice from one past.
+        pub beyond_branches: u64,
         /// Arrays that lost the power and members while they wrote without a log.
         pub beyond_unlogged: u64,
         /// Arrays that lost another member after a start by force, before parity was true.

@@ -513,9 +513,16 @@ impl World {
             clean_after_ms: self.plan.clean_after_ms,
             hedging: self.plan.hedging,
             window_bytes: self.plan.window_bytes,
+            session: self.session_number(),
             unix_s: self.clock.now().0 / 1_000_000_000,
         };
         Array::assemble(found, &options)
+    }
+
+    /// Drawn anew for each start, also where two worlds, or two branches, start alike.
+    fn session_number(&mut self) -> u32 {
+        self.sessions += 1;
+        Prng::new(self.plan.seed ^ self.sessions << 32, Purpose::Session).bits() as u32
     }
 
     /// As many shards as the plan says, and as the log has room for: an array that has more

@@ -278,6 +278,8 @@ pub struct World {
     machines: Option<Machines>,
     /// Starts so far.
     starts: u64,
+    /// Numbers that sessions have drawn.
+    sessions: u64,
     /// Shards of the present start, or of the last.
     shards: u16,
     /// The oracle.
@@ -331,6 +333,7 @@ impl World {
             devices: Vec::new(),
             machines: None,
             starts: 0,
+            sessions: 0,
             shards: plan.shards,
             superblock: made.superblock,
             geometry,

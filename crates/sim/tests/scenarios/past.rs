@@ -4,7 +4,7 @@
 use strake_engine::event::*;
 use strake_engine::units::*;
 use strake_engine::{Aside, StartError};
-use strake_format::{Layout, Past, WriteHole};
+use strake_format::{Epoch, Layout, MemberUuid, Past, SelectError, WriteHole};
 use strake_sim::scenario::{Draft, Scenario};
 
 fn drafts() -> Vec<Draft> {
@@ -288,6 +288,83 @@ fn a_member_from_the_future_of_older_images_is_refused_by_that_name() {
         assert_eq!(back, Err(CommandError::SplitBrain), "{starts} starts later");
         // What it knows is given up.
         array.replace(3).made_whole().verify();
+    }
+}
+
+/// All members are put back to what they were, and the array goes on a second time: the superblocks
+/// of both times have the same numbers. A member of the first time was believed beside those of the
+/// second.
+#[test]
+fn a_member_of_another_branch_of_one_past_is_not_believed() {
+    for (draft, again) in drafts().into_iter().zip(drafts()) {
+        let mut first = draft.start();
+        let mut second = again.start();
+        for array in [&mut first, &mut second] {
+            array.fill().rest();
+        }
+        let drive = second.drive(1);
+        first.stop();
+        second.stop();
+        let bytes = |array: &Scenario| array.world.ssd(drive).bytes().to_vec();
+        assert!(bytes(&first) == bytes(&second), "one past");
+        // The next session draws another number.
+        first.world.assemble(false).expect("it could start");
+        for (array, requests) in [(&mut first, 30), (&mut second, 20)] {
+            array.start().write(requests).rest().stop();
+        }
+        second.world.ssd_mut(drive).rot(0, &bytes(&first));
+        for force in [false, true] {
+            let refused = second.refused(force);
+            let split = StartError::Select(SelectError::SplitBrain {
+                first: MemberUuid::NIL,
+                first_epoch: Epoch(0),
+                second: MemberUuid::NIL,
+                second_epoch: Epoch(0),
+            });
+            let kind = std::mem::discriminant;
+            assert_eq!(kind(&refused), kind(&split), "{refused}");
+        }
+        second.world.hide(drive);
+        for starts in 0..20 {
+            second.start().write(5).rest();
+            assert_eq!(
+                second.state(),
+                ArrayState::Degraded,
+                "{starts} starts later"
+            );
+            second.stop();
+        }
+        second.start();
+        second.world.set_hidden(drive, false);
+        assert_eq!(second.offer(drive), Err(CommandError::SplitBrain));
+        // What it knows is given up.
+        second.replace(1).made_whole().verify();
+    }
+}
+
+/// The same of the device of a running array.
+#[test]
+fn a_copy_of_another_branch_in_place_of_a_member_that_serves_is_out() {
+    for (draft, again) in drafts().into_iter().zip(drafts()) {
+        let mut first = draft.start();
+        let mut second = again.start();
+        for array in [&mut first, &mut second] {
+            array.fill().rest();
+        }
+        let drive = second.drive(1);
+        first.stop();
+        second.stop();
+        first.world.assemble(false).expect("it could start");
+        for array in [&mut first, &mut second] {
+            array.start().sleep();
+        }
+        let bytes = first.world.ssd(drive).bytes().to_vec();
+        second.world.ssd_mut(drive).rot(0, &bytes);
+        second
+            .command(Command::LookAtSuperblocks)
+            .expect("it looks");
+        assert_eq!(second.rest().state(), ArrayState::Degraded);
+        second.verify().replace(1).made_whole().verify();
     }
 }
 

@@ -77,6 +77,79 @@ fn a_copy_of_a_member_from_before_is_stale_and_b_is_read_where_b_was_written() {
     rig.qemu_io("data", IS_B);
 }
 
+/// All files are put back to what they were, and the array goes on a second time: the superblocks
+/// of both times have the same numbers. The array was `optimal` with one of the first time, and A
+/// was read where B was.
+#[test]
+fn a_member_of_another_branch_is_refused_and_the_advised_start_reads_b() {
+    for (level, count) in [("5", 4), ("1", 2)] {
+        let mut rig = Rig::new();
+        rig.start_daemon();
+        let files = rig.files(count);
+        rig.create("data", level, NBD, &files).ok();
+        rig.run(&["stop", "data"]).ok();
+        let copy = |from: &str, to: &str| {
+            fs::copy(from, to).expect("copied");
+        };
+        let kept: Vec<String> = (0..count)
+            .map(|at| rig.path(&format!("kept-{at}")))
+            .collect();
+        files
+            .iter()
+            .zip(&kept)
+            .for_each(|(file, kept)| copy(file, kept));
+        let other = rig.path("other");
+        for (fill, keep) in [(A, true), (B, false)] {
+            rig.run(&["start", "data"]).ok();
+            if rig.qemu_io("data", fill).is_none() {
+                return;
+            }
+            rig.run(&["stop", "data"]).ok();
+            if keep {
+                copy(&files[1], &other);
+                files
+                    .iter()
+                    .zip(&kept)
+                    .for_each(|(file, kept)| copy(kept, file));
+            }
+        }
+        copy(&other, &files[1]);
+        let generation = |file: &String| {
+            let examined = rig.run(&["examine", file]).ok().json();
+            examined["generation"].clone()
+        };
+        assert_eq!(
+            generation(&files[0]),
+            generation(&files[1]),
+            "the same numbers"
+        );
+        let refused = rig.run(&["start", "data"]);
+        let error = refused.refused(4, "split-brain").json_error();
+        let [found, cure] = ["found", "cure"].map(|key| error[key].as_str().expect("text"));
+        assert!(found.contains(files[1].as_str()), "{found}");
+        // Of a RAID 5 only one side has enough; of a mirror each has.
+        let starts: Vec<&str> = cure
+            .split("strake start ")
+            .skip(1)
+            .map(|rest| rest.split([';', ',']).next().unwrap_or_default())
+            .collect();
+        assert_eq!(starts.len(), if level == "1" { 2 } else { 1 }, "{cure}");
+        let right = starts.iter().find(|args| args.contains(&files[0]));
+        let args: Vec<&str> = right.expect("advised").split_whitespace().collect();
+        let run = rig.run(&[&["start"], &args[..]].concat());
+        assert_eq!(run.code, 5, "{run:?}");
+        rig.qemu_io("data", IS_B);
+        rig.run(&["add", "data", &files[1]])
+            .refused(4, "split-brain");
+        rig.run(&["add", "--force", "--yes", "data", &files[1]])
+            .ok();
+        rig.run(&["rebuild", "data", "--wait"]);
+        rig.until_state("data", "optimal");
+        rig.run(&["fail", "data", "0"]).ok();
+        rig.qemu_io("data", IS_B);
+    }
+}
+
 /// The same of a member that was unplugged, and of which an older copy is plugged in.
 #[test]
 fn an_older_copy_of_a_member_that_was_away_is_not_taken_back_by_itself() {

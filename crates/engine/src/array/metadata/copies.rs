@@ -9,7 +9,7 @@
 //! | the copy that the array wrote last | nothing |
 //! | a read error, or a damaged copy | nothing: a drive may do that to one block |
 //! | no superblock, or one of another member | the member is emptied |
-//! | a copy of another generation, and the other place that or a damaged one | an older image |
+//! | a copy of another generation or session, and the other place that or a damaged one | an older image |
 //!
 //! One copy of another generation beside the last one is nothing: the drive lost a write, or put it
 //! elsewhere. An image may have been taken while a copy was being written, so one is damaged there.
@@ -57,6 +57,8 @@ use crate::units::*;
 pub(crate) struct Durable {
     pub(crate) offset: u64,
     pub(crate) generation: Generation,
+    /// The session that wrote it.
+    pub(crate) session: Option<u32>,
 }
 
 /// What the array knows of the two copies on a member.
@@ -80,6 +82,7 @@ impl Copies {
             durable[place] = Some(Durable {
                 offset: Layout::superblock_offsets(info.bytes)[place],
                 generation: own.generation,
+                session: own.sessions.newest(),
             });
         }
         Copies {
@@ -113,7 +116,7 @@ pub(crate) enum Shown {
     Damaged,
     /// No superblock of this member.
     Missing,
-    /// A copy of another generation.
+    /// A copy of another generation, or of another session.
     Other(Generation),
 }
 
@@ -122,6 +125,8 @@ impl Shown {
         match Superblock::decode(bytes, durable.offset) {
             Ok(sb) if (sb.array, sb.member) != (array, member) => Shown::Missing,
             Ok(sb) if sb.generation != durable.generation => Shown::Other(sb.generation),
+            // Of another branch of the same history.
+            Ok(sb) if sb.sessions.newest() != durable.session => Shown::Other(sb.generation),
             Ok(_) => Shown::Last,
             Err(SuperblockError::NotStrake) => Shown::Missing,
             Err(SuperblockError::Damaged { .. }) => Shown::Damaged,

@@ -488,6 +488,7 @@ impl Array {
             let durable = Durable {
                 offset: offsets[place],
                 generation: flight.image.generation,
+                session: flight.image.sessions.newest(),
             };
             member.copies.written(place, durable);
         }

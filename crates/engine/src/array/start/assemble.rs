@@ -52,6 +52,8 @@ pub struct StartOptions {
     /// Bands become rows ([`Superblock::folded`]), if the array can have it so: buffers are to have
     /// the size of a user's strip then.
     pub fold: bool,
+    /// Drawn at random: sets this session apart from others that number superblocks as it does.
+    pub session: u32,
     /// The time of day at the start, seconds since 1970: when scrubs begin and end is told by it.
     pub unix_s: u64,
 }
@@ -282,6 +284,22 @@ fn members_generation(found: &[Found], selection: &Selection, slots: &[SlotUse])
     generations
         .map(|f| f.superblock.generation)
         .fold(authority, Ord::max)
+}
+
+/// The superblocks from the next one on are of this session. `known`: what the table's own history
+/// comes to.
+fn begin_session(sb: &mut Superblock, known: Generation, number: u32) {
+    let rows = sb.slots.iter().map(|row| row.known);
+    let filled = sb.replacements.iter().map(|row| row.known);
+    let needed: Vec<Generation> = rows.chain(filled).map(|known| known.heard).collect();
+    let session = Session {
+        first: sb.generation.next(),
+        // Zero means that a session is not known.
+        number: number.max(1),
+    };
+    if !canary::hit(Canary::SessionsUnnamed) {
+        sb.sessions.begin(session, known, &needed);
+    }
 }
 
 /// A planted bug.
@@ -721,6 +739,8 @@ impl Array {
         // That of a spare may be higher than the authority's.
         counts_on(&[(GENERATION, sb.generation.0)])?;
         let generation = members_generation(&found, &selection, &slots);
+        let table = &found[selection.authority].superblock;
+        begin_session(&mut sb, table.generation, options.session);
         for (slot, _) in &gone {
             let row = &mut sb.slots[slot.index()];
             row.known = row.known.until(generation.next());

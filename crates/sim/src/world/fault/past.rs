@@ -20,6 +20,9 @@
 //! * members that went on *apart*: the array is started from older images of the others, while what
 //!   was acknowledged last lies on these alone (`life::comeback`). Each is refused by that name.
 //!
+//! * members of another *branch*: the array is started twice from the same images, and a member of
+//!   the first time is put beside those of the second (`life::comeback`).
+//!
 //! Such a drive counts as lost until it is another member. The oracle judges: whatever is read from
 //! it, and redundancy that rests on it, is wrong. What is more, it is never taken back as the
 //! member that was away.
@@ -69,6 +72,7 @@ pub struct Pasts {
     found_empty: FoundEmpty,
     /// Drives that alone hold what was acknowledged last.
     apart: BTreeSet<usize>,
+    branch_chance: Prng,
 }
 
 /// Images that were taken while the array serves.
@@ -111,12 +115,29 @@ impl Pasts {
                 devices: BTreeSet::new(),
             },
             apart: BTreeSet::new(),
+            branch_chance: Prng::new(seed, Purpose::Branch),
         }
     }
 
     /// By chance: two parts are parted by images of one of them.
     pub(crate) fn parts_by_images(&mut self) -> bool {
         self.chance.percent(50)
+    }
+
+    /// By chance: the array is started twice from one past, so many times in a row each.
+    pub(crate) fn branches(&mut self) -> Option<[u64; 2]> {
+        let chance = &mut self.branch_chance;
+        let lives = [(); 2].map(|()| chance.range(1, 2));
+        let lives = if chance.percent(70) { [1; 2] } else { lives };
+        chance.percent(60).then_some(lives)
+    }
+
+    /// By chance: some of these, not all of them.
+    pub(crate) fn some_of_a_branch(&mut self, mut drives: Vec<usize>, most: usize) -> Vec<usize> {
+        self.branch_chance.shuffle(&mut drives);
+        let count = self.branch_chance.range(1, most as u64) as usize;
+        drives.truncate(count);
+        drives
     }
 
     /// The drive holds something that is not what its member held last.
@@ -218,16 +239,27 @@ impl World {
     /// While nothing runs: these drives are what they were in older images, and all that was
     /// acknowledged since lies on the others alone.
     pub(crate) fn go_apart(&mut self, images: Vec<(usize, Vec<u8>)>, others: &[usize]) {
-        for (drive, bytes) in images {
-            self.drives[drive].ssd.rot(0, &bytes);
-            self.drives[drive].ssd.faults.latent.clear();
-            self.metadata.forget(drive);
-            self.stats.older_images += 1;
-        }
+        self.stats.older_images += images.len() as u64;
+        self.put_contents(images);
         self.pasts.apart.extend(others);
         self.note(format!(
             "what was acknowledged last lies on {others:?} alone"
         ));
+    }
+
+    /// While nothing runs: all that each of these drives holds.
+    pub(crate) fn contents(&self, drives: &[usize]) -> Vec<(usize, Vec<u8>)> {
+        let content = |&drive: &usize| (drive, self.drives[drive].ssd.bytes().to_vec());
+        drives.iter().map(content).collect()
+    }
+
+    /// While nothing runs: these drives hold this.
+    pub(crate) fn put_contents(&mut self, contents: Vec<(usize, Vec<u8>)>) {
+        for (drive, bytes) in contents {
+            self.drives[drive].ssd.rot(0, &bytes);
+            self.drives[drive].ssd.faults.latent.clear();
+            self.metadata.forget(drive);
+        }
     }
 
     /// They are given up.

@@ -441,14 +441,13 @@ impl World {
         let looks = self.looks();
         let serving: Vec<Option<usize>> = looks.iter().map(|look| look.in_sync).collect();
         let outcome = self.stop()?;
+        let all: Option<Vec<usize>> = serving.iter().copied().collect();
+        let all = all.filter(|_| self.geometry.m > 0 && self.may_part(without));
+        if let Some((all, lives)) = all.zip(self.pasts.branches()) {
+            return self.branch(all, lives);
+        }
         let enough = |group: &[Option<usize>]| group.iter().flatten().count() >= 2 * k;
-        let whole = (0..self.drives.len()).all(|i| self.drives[i].ssd.faults.latent.is_empty());
-        let two = self.geometry.regroups() || !self.admin.wary.is_empty();
-        if !whole
-            || two
-            || !serving.chunks(width).all(enough)
-            || without.has(crate::drive::overlay::FaultKind::Kill)
-        {
+        if !self.may_part(without) || !serving.chunks(width).all(enough) {
             return Ok(outcome);
         }
         self.stats.beyond_parted += 1;
@@ -489,11 +488,64 @@ impl World {
         self.start_again()
     }
 
+    /// Drives may be exchanged for what they were, or be left out.
+    fn may_part(&self, without: FaultSet) -> bool {
+        let whole = (0..self.drives.len()).all(|i| self.drives[i].ssd.faults.latent.is_empty());
+        let two = self.geometry.regroups() || !self.admin.wary.is_empty();
+        whole && !two && !without.has(FaultKind::Kill)
+    }
+
+    /// The array is started twice from one past, so often in a row each time, and members of the
+    /// first time are put beside those of the second: together they are no array.
+    fn branch(&mut self, all: Vec<usize>, lives: [u64; 2]) -> SimResult<LifeOutcome> {
+        self.stats.beyond_branches += 1;
+        let past = self.contents(&all);
+        let before = self.oracle.clone();
+        for _ in 0..lives[0] {
+            self.live_alone(&all)?;
+        }
+        let most = self.geometry.m.min(all.len() - 1);
+        let first = self.pasts.some_of_a_branch(all.clone(), most);
+        let of_first = self.contents(&first);
+        self.put_contents(past);
+        self.oracle = before;
+        for _ in 0..lives[1] {
+            self.live_alone(&all)?;
+        }
+        self.put_contents(of_first);
+        for &drive in &first {
+            self.pasts.is_older_now(drive);
+        }
+        self.note(format!("drives {first:?} are of another branch"));
+        self.show_only(&all);
+        for force in [false, true] {
+            let refusal = self.assemble(force).err();
+            let split = |error: &StartError| {
+                matches!(error, StartError::Select(SelectError::SplitBrain { .. }))
+            };
+            if !refusal.as_ref().is_some_and(split) {
+                return self.failure(format!("two branches are put together: {refusal:?}"));
+            }
+            self.stats.beyond_refusals += 1;
+        }
+        let rest: Vec<usize> = all.into_iter().filter(|d| !first.contains(d)).collect();
+        self.show_only(&rest);
+        self.launch()?;
+        self.wait("the rest starts", |world| world.serves())?;
+        for drive in first {
+            if let Some(id) = self.offer(drive) {
+                self.wait("the answer", |world| world.answer_to(id).is_some())?;
+            }
+        }
+        self.stop()?;
+        self.keep_only(&rest);
+        self.start_again()
+    }
+
     /// The array goes on, and then one part of it is what it was before, and is started alone. The
     /// other part holds what was acknowledged since, and is not taken for something else.
     fn go_back(&mut self, [older, apart]: [Vec<usize>; 2]) -> SimResult<LifeOutcome> {
-        let image = |&drive: &usize| (drive, self.drives[drive].ssd.bytes().to_vec());
-        let images: Vec<(usize, Vec<u8>)> = older.iter().map(image).collect();
+        let images = self.contents(&older);
         let before = self.oracle.clone();
         self.live_alone(&[&older[..], &apart[..]].concat())?;
         self.go_apart(images, &apart);

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use strake_engine::event::{ArrayState, Command, MemberStatus, Status};
 use strake_engine::units::DeviceId;
-use strake_format::{Generation, Slot};
+use strake_format::{Generation, Sessions, Slot};
 use strake_runtime::{DeviceError, Look};
 
 use crate::common::errors::{Code, Failure};
@@ -82,11 +82,14 @@ enum Wrong {
     One(u64),
     /// They are older than what it had.
     Older { has: Generation, had: Generation },
+    /// Another session of the array wrote them.
+    Branch { has: Generation },
 }
 
 impl Wrong {
-    /// What a look says of a member that had this generation before the look.
-    fn of(look: Result<Look, DeviceError>, had: Generation) -> Option<Wrong> {
+    /// What a look says of a member that had this generation before the look. The sessions are the
+    /// array's.
+    fn of(look: Result<Look, DeviceError>, had: Generation, sessions: &Sessions) -> Option<Wrong> {
         match look {
             Err(DeviceError::NotStrake(_)) => Some(Wrong::Both),
             // It cannot be read: the array finds that out by itself.
@@ -95,6 +98,13 @@ impl Wrong {
                 let has = generation;
                 Some(Wrong::Older { has, had })
             }
+            Ok(Look {
+                generation: has,
+                session: Some(session),
+                ..
+            }) if sessions.at(has).is_some_and(|wrote| wrote != session) => {
+                Some(Wrong::Branch { has })
+            }
             Ok(Look { emptied, .. }) => emptied.map(Wrong::One),
         }
     }
@@ -102,7 +112,8 @@ impl Wrong {
     /// The drive shows the same, whatever the array knows of it by now.
     fn shows_like(self, other: Wrong) -> bool {
         match (self, other) {
-            (Wrong::Older { has, .. }, Wrong::Older { has: before, .. }) => has == before,
+            (Wrong::Older { has, .. }, Wrong::Older { has: before, .. })
+            | (Wrong::Branch { has }, Wrong::Branch { has: before }) => has == before,
             _ => self == other,
         }
     }
@@ -126,6 +137,11 @@ impl Emptied {
             Wrong::Older { has, had } => format!(
                 "it is an older image: its superblocks have generation {}, the array wrote {}",
                 has.0, had.0
+            ),
+            Wrong::Branch { has } => format!(
+                "it is of a copy of the array that went on apart: another session wrote its \
+                 superblocks (generation {})",
+                has.0
             ),
         }
     }
@@ -247,6 +263,7 @@ impl Running {
     /// Members in service with superblocks that are not what they were, of those that answer.
     fn emptied(&self, status: &Status) -> Vec<Emptied> {
         let (found, all) = channel();
+        let sessions = status.superblock.sessions.clone();
         let looked = self.with(|serving| {
             let members = status.members.iter().filter(|m| in_service(m));
             let members = members.filter_map(|m| Some((m.slot?, m.device?, m.heard)));
@@ -260,9 +277,9 @@ impl Running {
                     wrong,
                 };
                 if let Some(look) = serving.look_at(device) {
-                    let found = found.clone();
+                    let (found, sessions) = (found.clone(), sessions.clone());
                     let look = move || {
-                        if let Some(wrong) = Wrong::of(look(), had) {
+                        if let Some(wrong) = Wrong::of(look(), had, &sessions) {
                             // Nobody may wait any more.
                             let _ = found.send(member(wrong));
                         }

@@ -746,7 +746,7 @@ impl Running {
                  DEV with another",
                 slot.0
             ),
-            engine::Aside::Past(Past::Other { .. }) => {
+            engine::Aside::Past(Past::Other { .. } | Past::Branch { .. }) => {
                 format!("strake add --force {name} {quoted} overwrites it and rebuilds it")
             }
             _ => format!("strake add {name} {quoted} takes it in, and rebuilds what it lacks"),

@@ -208,6 +208,10 @@ fn why_not(running: &Running, image: &MemberImage) -> String {
             "of a copy of the array that went on apart (generation {has}, the array went on \
              without it from {first} on)"
         ),
+        (Past::Branch { has, at }, _) => format!(
+            "of a copy of the array that went on apart (generation {has}, another session wrote \
+             generation {at} of it)"
+        ),
         (Past::Unclear { has, first }, _) => format!(
             "perhaps of a copy of the array that went on apart (generation {has}, the array went \
              on without it from {first}, or a later one, on)"

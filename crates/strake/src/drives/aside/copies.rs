@@ -14,7 +14,7 @@ use strake_format::{MemberUuid, Past, SelectError, Superblock, past, select_arra
 
 use crate::common::errors::{Code, Failure};
 use crate::common::quoted;
-use crate::drives::find::{FoundArray, FoundMember, Readiness};
+use crate::drives::find::{FoundArray, FoundMember, Readiness, group};
 
 /// Sets those aside that are proven to be older copies of others among these members of one array.
 pub(crate) fn set_older_aside(members: &mut [FoundMember]) {
@@ -134,6 +134,35 @@ fn refused(found: &FoundArray) -> Option<Failure> {
     Some(Failure::new(Code::MemberTwice, what).cure(cure))
 }
 
+/// The members that contradict neither this one nor each other.
+fn side_of(found: &FoundArray, member: MemberUuid) -> Vec<&FoundMember> {
+    let is_first = |m: &&FoundMember| m.image.superblock.member == member;
+    let mut side: Vec<&FoundMember> = found.usable().filter(is_first).take(1).collect();
+    for other in found.usable().filter(|m| !is_first(m)) {
+        let with = side.iter().copied().chain([other]);
+        let with: Vec<Superblock> = with.map(|m| m.image.superblock.clone()).collect();
+        let parts = matches!(
+            select_array(&with),
+            Err(SelectError::SplitBrain { .. } | SelectError::DuplicateMember { .. })
+        );
+        if !parts {
+            side.push(other);
+        }
+    }
+    side
+}
+
+/// The command that starts the array with these members alone, if they are enough.
+fn start_of(side: &[&FoundMember]) -> Option<String> {
+    let members = side.iter().copied().cloned().collect();
+    let alone = group(members).into_iter().next()?;
+    if !matches!(alone.readiness(), Readiness::Complete | Readiness::Degraded) {
+        return None;
+    }
+    let paths: Vec<String> = side.iter().map(|m| quoted(&m.path)).collect();
+    Some(format!("strake start {} {}", alone.name(), paths.join(" ")))
+}
+
 /// Why superblocks that contradict each other make no array, with the devices.
 pub(crate) fn conflict(found: &FoundArray) -> Option<Failure> {
     let error = *found.selection.as_ref().err()?;
@@ -157,9 +186,19 @@ pub(crate) fn conflict(found: &FoundArray) -> Option<Failure> {
                 path(first),
                 path(second)
             );
-            Failure {
+            let sides = [first, second].map(|member| side_of(found, member));
+            let commands: Vec<String> = sides.iter().filter_map(|s| start_of(s)).collect();
+            let failure = Failure {
                 found: what,
                 ..Failure::from(error)
+            };
+            match commands.is_empty() {
+                true => failure,
+                false => failure.cure(format!(
+                    "choose the members that are right: {}; the others may hold writes that these \
+                     lack, and strake add --force overwrites them",
+                    commands.join(", or ")
+                )),
             }
         }
         _ => error.into(),
