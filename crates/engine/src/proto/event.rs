@@ -1,6 +1,6 @@
 //! What a person may want to know of: events, and their causes.
 
-use strake_format::{ArrayName, Level};
+use strake_format::{ArrayName, Level, MemberUuid};
 
 use crate::proto::*;
 use crate::units::*;
@@ -220,6 +220,13 @@ pub enum EventKind {
     SpareAdded {
         /// The device.
         device: DeviceId,
+    },
+    /// A spare was not there when the array started, or cannot be used: it is none any more.
+    SpareGone {
+        /// Its identity.
+        member: MemberUuid,
+        /// Which of both.
+        cause: OutCause,
     },
     /// A member or spare was removed.
     Removed {

@@ -249,6 +249,12 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
                 "A spare takes the place of a worn member.",
             ),
             ("spare_added", Info, "A spare was added."),
+            (
+                "spare_gone",
+                Warning,
+                "A spare was not there at a start, or of no use, and is none any more; the effect \
+                 says how it is added again.",
+            ),
             ("spare_used", Info, "A spare takes a slot."),
             ("removed", Info, "A member or spare was forgotten."),
             (

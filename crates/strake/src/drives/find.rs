@@ -234,6 +234,12 @@ impl FoundArray {
     pub(crate) fn usable(&self) -> impl Iterator<Item = &FoundMember> {
         self.members.iter().filter(|m| m.trouble.is_none())
     }
+    /// Devices that were spares of it and that its table does not list.
+    pub(crate) fn unlisted_spares(&self) -> impl Iterator<Item = &FoundMember> {
+        let strays = self.selection.iter().flat_map(|all| &all.strays);
+        let strays = strays.filter_map(|at| self.members.get(*at));
+        strays.filter(|m| m.image.superblock.role == Role::Spare)
+    }
     /// Two devices carry one member of it.
     pub(crate) fn is_twice(&self) -> bool {
         matches!(self.selection, Err(SelectError::DuplicateMember { .. }))

@@ -4,6 +4,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use serde_json::Value;
+
 use crate::rig::Rig;
 
 const NBD: &[&str] = &["--export", "nbd"];
@@ -290,4 +292,99 @@ fn an_array_that_has_failed_names_its_members_and_the_way_back() {
     }
     rig.until_state("data", "optimal");
     rig.qemu_io("data", &["read -P 0x5a 0 8M"]);
+}
+
+fn event(rig: &Rig, name: &str) -> Option<Value> {
+    let mut events = rig.events().into_iter().rev();
+    events.find(|event| event["event"] == name)
+}
+
+fn spares(rig: &Rig) -> usize {
+    rig.show("data")["spares"].as_array().map_or(0, Vec::len)
+}
+
+/// An array with a spare, which the daemon starts again without the spare's device: that is told.
+fn without_spare(rig: &mut Rig) -> String {
+    rig.start_daemon();
+    let devices = rig.files(4);
+    let options = [NBD, &["--spare", &devices[3]]].concat();
+    rig.create("data", "5", &options, &devices[..3]).ok();
+    rig.stop_daemon();
+    take_away(&devices[3..]);
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    rig.until("it is told", || event(rig, "spare_gone").is_some());
+    devices[3].clone()
+}
+
+/// It was forgotten, and nothing said so.
+#[test]
+fn a_spare_that_a_start_does_not_find_is_named_and_added_again_when_it_is_back() {
+    let mut rig = Rig::new();
+    let spare = without_spare(&mut rig);
+    let told = event(&rig, "spare_gone").expect("an event");
+    assert_eq!(told["device"], spare.as_str(), "{told}");
+    assert_eq!(told["cause"], "not_found", "{told}");
+    let effect = told["effect"].as_str().expect("an effect");
+    let add = format!("strake add data {spare}");
+    assert!(effect.ends_with(&add), "{effect}");
+    let warnings = rig.run(&["events", "--severity", "warning"]).ok().out;
+    assert!(warnings.contains("spare_gone"), "{warnings}");
+    assert_eq!(spares(&rig), 0);
+    // Late, as a drive that takes long to spin up.
+    bring_back(std::slice::from_ref(&spare));
+    rig.until("it is a spare again", || spares(&rig) == 1);
+    // Or between two lives of the daemon.
+    rig.stop_daemon();
+    take_away(std::slice::from_ref(&spare));
+    rig.start_daemon();
+    rig.until("it is gone", || spares(&rig) == 0);
+    rig.until("it is told again", || {
+        let told = |e: &&Value| e["event"] == "spare_gone";
+        rig.events().iter().filter(told).count() == 2
+    });
+    rig.stop_daemon();
+    bring_back(std::slice::from_ref(&spare));
+    rig.start_daemon();
+    rig.until("it is a spare again", || spares(&rig) == 1);
+    assert_eq!(rig.show("data")["spares"][0]["device"], spare.as_str());
+    // It is used as any other.
+    rig.run(&["fail", "data", "0"]).ok();
+    rig.until_state("data", "optimal");
+}
+
+#[test]
+fn a_spare_that_nothing_is_known_of_is_told_with_the_command_that_adds_it() {
+    let mut rig = Rig::new();
+    let spare = without_spare(&mut rig);
+    rig.stop_daemon();
+    fs::remove_dir_all(rig.dir().join("spares")).expect("removed");
+    bring_back(std::slice::from_ref(&spare));
+    rig.start_daemon();
+    rig.until("it is told", || event(&rig, "member_returned").is_some());
+    let told = event(&rig, "member_returned").expect("an event");
+    assert_eq!(told["device"], spare.as_str(), "{told}");
+    let effect = told["effect"].as_str().expect("an effect");
+    assert!(effect.contains("not used; strake add data "), "{effect}");
+    assert_eq!(spares(&rig), 0);
+    rig.run(&["add", "data", &spare]).ok();
+    assert_eq!(spares(&rig), 1);
+}
+
+/// What an administrator removes stays away.
+#[test]
+fn a_spare_that_was_removed_does_not_come_back_by_itself() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    let options = [NBD, &["--spare", &devices[3]]].concat();
+    rig.create("data", "5", &options, &devices[..3]).ok();
+    // As it was before the removal.
+    fs::copy(&devices[3], rig.path("copy")).expect("copied");
+    rig.run(&["remove", "data", &devices[3]]).ok();
+    fs::copy(rig.path("copy"), &devices[3]).expect("copied");
+    rig.stop_daemon();
+    rig.start_daemon();
+    rig.until("it is told", || event(&rig, "member_returned").is_some());
+    assert_eq!(spares(&rig), 0);
 }

@@ -748,8 +748,11 @@ impl Array {
         let folded = sb.strip_bytes != found[selection.authority].superblock.strip_bytes;
         // It may have a table of its own that gives it a slot, which differs from that of an array
         // that went on without it only if that array has another epoch.
-        let listed = &found[selection.authority].superblock.spares;
-        let spare_gone = listed.iter().any(|spare| !sb.spares.contains(spare));
+        let listed = found[selection.authority].superblock.spares.iter();
+        let spares_gone: Vec<MemberUuid> = listed
+            .filter(|spare| !sb.spares.contains(spare))
+            .copied()
+            .collect();
         let shape = shape(&sb, &slots, used.iter().map(|&i| &found[i]));
         let (geometry, missing) = shape.map_err(|error| error.beside(&aside))?;
         let unclean = !sb.clean;
@@ -898,8 +901,9 @@ impl Array {
         let pages = |f: &Found| f.superblock.layout.map_pages != array.sb.layout.map_pages;
         let old_places = used.iter().any(|&i| pages(&found[i]));
         let gone_or_back = !gone.is_empty() || !returned.is_empty();
-        let changed = gone_or_back || spare_gone || old_places || folded;
+        let changed = gone_or_back || !spares_gone.is_empty() || old_places || folded;
         array.tell_gone(gone);
+        array.tell_spares_gone(spares_gone, &found);
         array.tell_forced();
         for (slot, device) in returned {
             array.tell_returned(slot, device);
@@ -923,6 +927,17 @@ impl Array {
         let rows: u64 = rows.map(|rows| rows.end - rows.start).sum();
         let bytes_max = rows * self.geometry.strip * self.forced.len() as u64;
         self.out.event(EventKind::Forced { bytes_max });
+    }
+
+    /// Spares that the table lists and that are none from now on.
+    fn tell_spares_gone(&mut self, gone: Vec<MemberUuid>, found: &[Found]) {
+        for member in gone {
+            let cause = match found.iter().any(|f| f.superblock.member == member) {
+                true => OutCause::Unfit,
+                false => OutCause::NotFound,
+            };
+            self.out.event(EventKind::SpareGone { member, cause });
+        }
     }
 
     /// Members that the table has and that were not found: out from now on.

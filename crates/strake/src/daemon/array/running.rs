@@ -40,6 +40,7 @@ use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::rounds::Rounds;
 use crate::daemon::service::names;
 use crate::daemon::service::volumes::Volumes;
+use crate::daemon::state::spares;
 use crate::daemon::state::{ArrayRecord, Dir};
 use crate::drives::find::{Aside, FoundArray, FoundMember, Readiness};
 use crate::drives::machine::sysfs;
@@ -454,16 +455,23 @@ impl Teller {
         Ok(())
     }
 
+    fn served(&self) -> Option<Arc<Serving>> {
+        asked(&*self.served.upgrade()?)
+    }
+
     fn tell(&mut self, record: &EventRecord) {
         self.seats.follow(record, &self.aside);
-        let told = events::describe_with(&self.array, record, &self.aside);
+        self.seats.follow_spares(record, self.served().as_deref());
+        let mut told = events::describe_with(&self.array, record, &self.aside);
+        if let EventKind::SpareGone { member, .. } = record.kind {
+            told = self.seats.spares().told(told, member, &self.aside);
+        }
         self.log.note_at(record.time, told);
         if let EventKind::Renamed { to, .. } = &record.kind {
             self.array = to.to_string();
         }
         if let EventKind::Grown { to_bytes, .. } = record.kind
-            && let Some(serving) = self.served.upgrade()
-            && let Some(serving) = asked(&serving)
+            && let Some(serving) = self.served()
             && let Some(not_told) = serving.has_grown(to_bytes)
         {
             let news = Happened::size_not_told(&self.array, not_told);
@@ -518,6 +526,7 @@ pub(crate) fn start(
     dir.not_destroyed_any_more(found.uuid);
     note_believed(log, &name, &serving, &emptied);
     note_aside(log, &name, &aside);
+    spares::note_unlisted(dir, log, &name, found);
     if name != *found.name()
         && let Err(failure) = rename(&serving, dir, &name)
     {

@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use strake_engine::event::{ArrayState, EventKind, MemberState};
-use strake_format::{ArrayUuid, Slot};
+use strake_format::{ArrayUuid, MemberUuid, Slot};
 use strake_runtime::{EventRecord, Serving};
 
 use crate::api::{ArrayJson, WasJson};
 use crate::common::time::rfc3339;
 use crate::daemon::events;
 use crate::daemon::state::Dir;
+use crate::daemon::state::spares::Spares;
 use crate::drives::aside::advice;
 use crate::drives::find;
 use crate::drives::find::Aside;
@@ -59,7 +60,7 @@ struct Place {
 pub(crate) struct Seats(BTreeMap<u8, Place>);
 
 impl Seat {
-    fn of(device: &Path) -> Seat {
+    pub(crate) fn of(device: &Path) -> Seat {
         let (model, serial) = sysfs::model_and_serial(device);
         Seat {
             device: device.to_owned(),
@@ -256,6 +257,7 @@ pub(crate) struct Keeper {
     dir: Dir,
     array: ArrayUuid,
     seats: Seats,
+    spares: Spares,
     /// The file has something older, for its file system did not take this.
     unkept: bool,
 }
@@ -267,21 +269,69 @@ impl Keeper {
             dir: dir.clone(),
             array,
             seats: dir.seats(array),
+            spares: dir.spares(array),
             unkept: false,
         };
-        let before = keeper.seats.clone();
+        let before = (keeper.seats.clone(), keeper.spares.clone());
         // One that does not answer is looked at when it tells of something.
         let members = serving.status_now().map(|status| status.members);
         for member in &members.unwrap_or_default() {
             let device = member.device.and_then(|id| serving.path(id));
-            if let (Some(slot), Some(device)) = (member.slot, device) {
-                keeper.seats.take(slot, Seat::of(&device));
+            match (member.slot, device) {
+                (Some(slot), Some(device)) => keeper.seats.take(slot, Seat::of(&device)),
+                (None, Some(device)) => keeper.spares.wait(member.member, &device),
+                (_, None) => {}
             }
         }
-        if keeper.seats != before {
+        if keeper.seats != before.0 {
             keeper.keep();
         }
+        if keeper.spares != before.1 {
+            dir.keep_spares(array, &keeper.spares);
+        }
         keeper
+    }
+
+    /// The same for spares: `serving` is asked for those that are new, if it still serves.
+    pub(crate) fn follow_spares(&mut self, event: &EventRecord, serving: Option<&Serving>) {
+        let before = self.spares.clone();
+        match (&event.kind, serving) {
+            (EventKind::SpareGone { member, cause }, _) => self.spares.lose(*member, *cause),
+            (
+                EventKind::Removed {
+                    slot: None,
+                    cause: Some(cause),
+                    ..
+                },
+                _,
+            ) => {
+                let device = event.device.as_deref();
+                if let Some(member) = device.and_then(|device| self.spares.at(device)) {
+                    self.spares.lose(member, *cause);
+                }
+            }
+            (EventKind::SpareAdded { .. } | EventKind::LevelLowered { .. }, Some(serving)) => {
+                let Ok(status) = serving.status_now() else {
+                    return;
+                };
+                let spares = status.members.iter().filter(|m| m.slot.is_none());
+                let all: Vec<MemberUuid> = spares.clone().map(|m| m.member).collect();
+                self.spares.only(&all);
+                for member in spares {
+                    if let Some(device) = member.device.and_then(|id| serving.path(id)) {
+                        self.spares.wait(member.member, &device);
+                    }
+                }
+            }
+            _ => {}
+        }
+        if self.spares != before {
+            self.dir.keep_spares(self.array, &self.spares);
+        }
+    }
+
+    pub(crate) fn spares(&self) -> &Spares {
+        &self.spares
     }
 
     /// Something happened to it.

@@ -327,7 +327,7 @@ impl EventLog {
 }
 
 /// It was found at the start and set aside: the engine, which was not given it, calls it not found.
-const SET_ASIDE: &str = "set_aside";
+pub(crate) const SET_ASIDE: &str = "set_aside";
 
 /// Why a member left its slot, in a word, where these were found at the start and set aside.
 pub(crate) fn out_cause_of(kind: &EventKind, aside: &[Aside]) -> Option<String> {
@@ -428,6 +428,7 @@ fn words(kind: &EventKind) -> Words {
         | EventKind::Returned { .. }
         | EventKind::Rebuilt { .. }
         | EventKind::SpareAdded { .. }
+        | EventKind::SpareGone { .. }
         | EventKind::MemberSlow { .. }
         | EventKind::MemberNoLongerSlow { .. }
         | EventKind::Removed { .. } => member_words(kind),
@@ -582,6 +583,7 @@ fn member_words(kind: &EventKind) -> Words {
             ("member_in_sync", Some(slot), text(cause), None)
         }
         EventKind::SpareAdded { .. } => ("spare_added", None, None, None),
+        EventKind::SpareGone { cause, .. } => ("spare_gone", None, text(out_cause(cause)), None),
         EventKind::CountersReset { slot, before, .. } => {
             let effect = text("counted from zero again");
             ("counters_reset", slot, Some(had(before)), effect)

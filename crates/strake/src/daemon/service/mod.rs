@@ -656,6 +656,13 @@ impl Service {
         running: &Running,
         found: &find::FoundMember,
     ) -> Result<bool, Failure> {
+        if self
+            .dir
+            .spares(running.uuid)
+            .is_away(found.image.superblock.member)
+        {
+            return self.add_again(running, found);
+        }
         let _change = self.change_running("the return of a member", running, &[])?;
         let own = &found.image.superblock;
         let status = running.status()?;
@@ -676,6 +683,21 @@ impl Service {
         safety::not_in_use(sysfs::identity(&found.path)?, &found.path)?;
         let device = Device::open(&found.path, OpenMode::Member)?;
         take_in(running, device, None, true)
+    }
+
+    /// Adds a spare again that the array lost only because it was not there when it started.
+    fn add_again(&self, running: &Running, found: &find::FoundMember) -> Result<bool, Failure> {
+        let lists = |table: Superblock| table.spares.contains(&found.image.superblock.member);
+        if found.image.emptied.is_some() || lists(running.status()?.superblock) {
+            return Ok(false);
+        }
+        let request = DeviceRequest {
+            member: None,
+            device: Some(found.path.clone()),
+            force: false,
+            dry_run: false,
+        };
+        Ok(self.add(running.name().as_str(), request)?.changed)
     }
 
     /// Begins the scrubs that are due, and keeps what those found that ended.

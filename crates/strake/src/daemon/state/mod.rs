@@ -11,6 +11,7 @@
 pub(crate) mod damaged;
 pub(crate) mod destroyed;
 pub(crate) mod heirs;
+pub(crate) mod spares;
 pub(crate) mod wear;
 
 use std::collections::BTreeMap;
@@ -469,6 +470,7 @@ impl Dir {
         let _ = files::remove(&self.placement_file(uuid));
         let _ = files::remove(&self.scrubs_file(uuid));
         let _ = files::remove(&self.seats_file(uuid));
+        self.forget_spares(uuid);
         self.has_inherited(uuid);
         self.disown(uuid, None);
     }

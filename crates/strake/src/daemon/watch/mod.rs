@@ -11,7 +11,8 @@
 //! that was refused is tried again when other members are there. A member that was away from an
 //! array that runs, and holds what it should but for what was written meanwhile, is taken back by
 //! itself; so is one that came back between two looks, for which a loss of a member is cause enough
-//! to look again. Of any other an event says that it is there.
+//! to look again, and a spare that a start did without because it was not there. Of any other an
+//! event says that it is there.
 //!
 //! A member that did not answer in time has not gone anywhere, so nothing tells when it answers
 //! again: it is looked for from time to time (`late`). It cannot be opened as long as an old I/O is
@@ -37,7 +38,7 @@ use std::time::{Duration, Instant};
 
 use strake_engine::Lack;
 use strake_engine::event::ArrayState;
-use strake_format::{ArrayUuid, MemberUuid, Past, Returns, past, returns};
+use strake_format::{ArrayUuid, MemberUuid, Past, Returns, Role, past, returns};
 use strake_runtime::MemberImage;
 
 use crate::common::errors::{Code, Failure};
@@ -101,6 +102,8 @@ struct News {
     names: bool,
     /// Something else was said of an array.
     settings: bool,
+    /// An array went into service: devices that were spares of it may be there.
+    started: bool,
     /// An array is not in service any more, or not what it was when drives were looked at last.
     stopped: bool,
 }
@@ -218,6 +221,9 @@ fn why_not(running: &Running, image: &MemberImage) -> String {
         ),
         (Past::Last, Some(offset)) => {
             format!("without its superblock at byte {offset}, and perhaps without its content")
+        }
+        (Past::Last, None) if image.superblock.role == Role::Spare => {
+            "a spare that the array does not list".to_owned()
         }
         (Past::Last, None) => lack.map_or_else(|| "stale".to_owned(), |lack| older(&lack, image)),
     }
@@ -428,7 +434,8 @@ impl Watcher {
         // Nothing tells when a device can be read again that gave an error.
         let unread = !self.service.unread().is_empty()
             && self.scanned.is_none_or(|at| now >= at + PERIOD_TOLD);
-        if !changed && !due && !late && !asked && !news.stopped && !unread {
+        let quiet = !changed && !due && !late && !asked && !unread;
+        if quiet && !news.stopped && !news.started {
             return;
         }
         self.scanned = Some(now);
@@ -441,9 +448,11 @@ impl Watcher {
             if self.service.is_running(array.uuid) {
                 self.waiting.remove(&array.uuid);
                 if changed && (lost || !first) {
-                    self.take_back(array, false);
+                    self.take_back(array, take_returned);
                 } else if late {
-                    self.take_back(array, true);
+                    self.take_back(array, take_late_back);
+                } else if news.started {
+                    self.take_back(array, take_spares_back);
                 }
             } else if !self.service.is_stopped(array.uuid) {
                 self.consider(array, now);
@@ -590,6 +599,7 @@ impl Watcher {
             }),
             names: any(&["renamed", "imported", "destroyed", "forgotten"]),
             settings: any(&["settings_changed"]),
+            started: any(&["started"]),
             stopped: any(&["stopped", "destroyed", "renamed", "cleaned", "forgotten"]),
         }
     }
@@ -603,17 +613,18 @@ impl Watcher {
 
     /// Takes back members that are there again. Of those that were late all was said when they were
     /// lost.
-    fn take_back(&mut self, array: &FoundArray, late: bool) {
+    fn take_back(&mut self, array: &FoundArray, take: TakeBack) {
         // One that is at it does not know what has come since.
         self.again |= self.returning.waits(array.uuid);
         let (service, array) = (Arc::clone(&self.service), array.clone());
         let patient = self.tries < TRIES_MAX;
-        self.returning.begin(array.uuid, move || match late {
-            true => take_late_back(&service, &array),
-            false => take_returned(&service, &array, patient),
-        });
+        self.returning
+            .begin(array.uuid, move || take(&service, &array, patient));
     }
 }
+
+/// Takes back what is there again of an array. `patient`: one that is busy is tried again.
+type TakeBack = fn(&Service, &FoundArray, bool) -> Returned;
 
 /// The array in service. Of one that does not answer, or stops, it is not known what it serves.
 fn answering(service: &Service, array: &FoundArray) -> Option<Arc<Running>> {
@@ -621,8 +632,18 @@ fn answering(service: &Service, array: &FoundArray) -> Option<Arc<Running>> {
     running.status().is_ok().then_some(running)
 }
 
-/// Takes back what is there again.
-fn take_late_back(service: &Service, array: &FoundArray) -> Returned {
+/// Adds spares again that the array lost only because they were not there when it started.
+fn take_spares_back(service: &Service, array: &FoundArray, patient: bool) -> Returned {
+    let spares = service.dir().spares(array.uuid);
+    let is_away = |m: &&FoundMember| spares.is_away(m.image.superblock.member);
+    match array.unlisted_spares().any(|m| is_away(&m)) {
+        true => take(service, array, patient, |m| is_away(&m)),
+        false => Returned::default(),
+    }
+}
+
+/// Takes back what is there again, and says nothing of what is not taken.
+fn take_late_back(service: &Service, array: &FoundArray, _patient: bool) -> Returned {
     let Some(running) = answering(service, array) else {
         return Returned::default();
     };
@@ -634,15 +655,24 @@ fn take_late_back(service: &Service, array: &FoundArray) -> Returned {
     Returned::default()
 }
 
-/// The same, and tells of those that are not taken back. `patient`: one that is busy is tried
-/// again.
+/// The same, and tells of those that are not taken back.
 fn take_returned(service: &Service, array: &FoundArray, patient: bool) -> Returned {
+    take(service, array, patient, |_| true)
+}
+
+fn take(
+    service: &Service,
+    array: &FoundArray,
+    patient: bool,
+    is_meant: impl Fn(&FoundMember) -> bool,
+) -> Returned {
     let mut returned = Returned::default();
     let Some(running) = answering(service, array) else {
         returned.busy = patient;
         return returned;
     };
-    for member in array.members.iter().filter(|m| !running.serves(&m.path)) {
+    let away = array.members.iter().filter(|m| !running.serves(&m.path));
+    for member in away.filter(|m| is_meant(m)) {
         let mut others = None;
         match service.return_by_itself(&running, member) {
             Ok(true) => {
