@@ -152,7 +152,7 @@ pub(crate) fn found(context: &Context, name: &str) -> Result<FoundArray, Failure
 /// The array of that name or uuid among these. Where devices could not be looked at, it is not
 /// known that there is none.
 fn pick(context: &Context, all: Vec<FoundArray>, name: &str) -> Result<FoundArray, Failure> {
-    find::pick(all, name).map_err(|failure| {
+    find::pick(all, name, context.dir.meant(name)).map_err(|failure| {
         if failure.code != Code::ArrayNotFound {
             return failure;
         }
@@ -336,7 +336,7 @@ pub(crate) fn destroy(
     left::delete_unused(&context.dir, found.uuid, name, Before::Destroy, dry_run)?;
     let seats = context.dir.seats(found.uuid);
     let last = |slot| seats.device_of(slot).map(Path::to_owned);
-    let destroyed = destroy::found(&found, last, dry_run)?;
+    let destroyed = destroy::found(&found, last, &context.dir.rid_of(&found), dry_run)?;
     if dry_run {
         return Ok(service::outcome(name, false, &destroyed.what));
     }
@@ -560,7 +560,7 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
     let mut found = match devices.as_slice() {
         [] => pick(context, all, name)?,
         // What others carry, and whether they answer, is not asked for.
-        devices => find::pick_of(all, name, devices)?,
+        devices => find::pick_of(all, name, context.dir.meant(name), devices)?,
     };
     // A refusal looks at what was in its slots.
     let seats = context.dir.seats(found.uuid);

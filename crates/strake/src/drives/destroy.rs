@@ -7,6 +7,7 @@
 //! from it, and what still carries a superblock is named. Deliberately absent: remembering the
 //! array as destroyed (`daemon::state::destroyed`).
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use strake_format::{Layout, MemberUuid};
@@ -33,13 +34,15 @@ pub(crate) struct Destroyed {
 }
 
 /// Wipes the superblocks of every member found, or says that it would.
-/// `last` is the device that a slot had last, where that is known.
+/// `last` is the device that a slot had last, where that is known; `rid` are members of which it is
+/// known that their superblocks are gone.
 ///
 /// # Errors
 /// No member was wiped.
 pub(crate) fn found(
     found: &FoundArray,
     last: impl Fn(u8) -> Option<PathBuf>,
+    rid: &BTreeSet<MemberUuid>,
     dry_run: bool,
 ) -> Result<Destroyed, Failure> {
     let open = |member: &find::FoundMember| Device::open(&member.path, OpenMode::Member);
@@ -56,6 +59,7 @@ pub(crate) fn found(
     let away = found
         .away()
         .into_iter()
+        .filter(|(_, uuid)| !rid.contains(uuid))
         .map(|(slot, uuid)| away_text(slot, slot.and_then(&last), uuid));
     left.extend(away);
     if dry_run {

@@ -936,9 +936,10 @@ pub(crate) fn scan_json(arrays: &[FoundArray], pools: &[Pool]) -> Vec<ScanJson> 
 pub(crate) fn pick_of(
     arrays: Vec<FoundArray>,
     name: &str,
+    meant: Option<ArrayUuid>,
     devices: &[PathBuf],
 ) -> Result<FoundArray, Failure> {
-    pick(arrays, name).map_err(|failure| match failure.code {
+    pick(arrays, name, meant).map_err(|failure| match failure.code {
         Code::ArrayNotFound => {
             let found = format!("{} on {}", failure.found, partly::all(devices));
             Failure { found, ..failure }
@@ -947,10 +948,20 @@ pub(crate) fn pick_of(
     })
 }
 
-/// The one array of that name or uuid.
-pub(crate) fn pick(arrays: Vec<FoundArray>, name: &str) -> Result<FoundArray, Failure> {
+/// The one array of that name or uuid; of several of one name the one that it means here.
+///
+/// # Errors
+/// There is none, or it is not known which is meant.
+pub(crate) fn pick(
+    arrays: Vec<FoundArray>,
+    name: &str,
+    meant: Option<ArrayUuid>,
+) -> Result<FoundArray, Failure> {
     let matches = |a: &FoundArray| a.name().as_str() == name || a.uuid.to_string() == name;
     let mut found: Vec<FoundArray> = arrays.into_iter().filter(matches).collect();
+    if found.iter().any(|array| Some(array.uuid) == meant) {
+        found.retain(|array| Some(array.uuid) == meant);
+    }
     match found.len() {
         0 => Err(Failure::new(
             Code::ArrayNotFound,

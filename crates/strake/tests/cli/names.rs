@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::config::{HEAD, destroy};
 use crate::rig::Rig;
 
 /// An array called data that another host made, in a folder of its own; and its uuid.
@@ -205,4 +206,82 @@ fn what_is_asked_by_a_uuid_is_told_by_the_name() {
     }
     let destroyed = rig.events().into_iter().find(|e| e["event"] == "destroyed");
     assert_eq!(destroyed.expect("it is told")["array"], "data");
+}
+
+/// A mirror that was made again by a backup, and the uuid of the one before it, of which a member
+/// that was replaced is still there.
+fn restored(rig: &mut Rig) -> (Vec<String>, String) {
+    rig.start_daemon();
+    let devices = rig.files(2);
+    rig.create("data", "1", &["--export", "nbd"], &devices).ok();
+    let elder = rig.show("data")["uuid"].clone();
+    rig.run(&["fail", "data", "1"]).ok();
+    let new = rig.file("new", 64 << 20);
+    rig.run(&["add", "data", &new]).ok();
+    rig.until_state("data", "optimal");
+    let file = rig.path("backup.json");
+    rig.run(&["config", "backup", &file]).ok();
+    rig.run(&["stop", "data"]).ok();
+    let ours = vec![devices[0].clone(), new];
+    ours.iter().for_each(|device| destroy(device, HEAD));
+    rig.run(&["config", "restore", &file, "--yes"]).ok();
+    (ours, elder.as_str().expect("a uuid").to_owned())
+}
+
+/// Nothing but `drive clean` of the old member helped.
+#[test]
+fn a_name_means_the_array_that_had_it_last_also_beside_an_old_member_of_another() {
+    let mut rig = Rig::new();
+    let (ours, elder) = restored(&mut rig);
+    let own = rig.show("data")["uuid"].clone();
+    assert_ne!(own, elder.as_str());
+    rig.run(&["stop", "data"]).ok();
+    assert_eq!(rig.show("data")["uuid"], own);
+    rig.run(&["get", "data"]);
+    rig.run(&["start", "data"]).ok();
+    assert_eq!(rig.show("data")["uuid"], own);
+    rig.stop_daemon();
+    // Without a daemon it means the same.
+    assert_eq!(rig.show("data")["uuid"], own);
+    rig.start_daemon();
+    rig.until("it serves", || rig.show("data")["state"] == "optimal");
+    // The old member is had by the uuid.
+    assert_eq!(rig.show(&elder)["uuid"], elder.as_str());
+    // What it says of the others is not so any more: they are the other array's.
+    let done = rig.run(&["destroy", &elder, "--yes"]).ok().json();
+    assert_eq!(done["what"], "1 superblock wiped", "{done}");
+    let devices = rig.show("data")["members"].clone();
+    assert_eq!(devices[0]["device"], ours[0].as_str());
+    assert_eq!(devices[1]["device"], ours[1].as_str());
+    rig.run(&["stop", "data"]).ok();
+    rig.run(&["destroy", "data", "--yes"]).ok();
+}
+
+#[test]
+fn what_was_wiped_before_is_not_named_as_what_still_carries_a_superblock() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(2);
+    rig.create("data", "1", &["--export", "nbd"], &devices).ok();
+    let uuid = rig.show("data")["uuid"]
+        .as_str()
+        .expect("a uuid")
+        .to_owned();
+    rig.run(&["stop", "data"]).ok();
+    fs::rename(&devices[1], rig.path("away")).expect("unplugged");
+    let done = rig.run(&["destroy", "data", "--yes"]).ok().json();
+    let what = done["what"].as_str().expect("it is said");
+    assert!(what.contains("still carry"), "{done}");
+    fs::rename(rig.path("away"), &devices[1]).expect("plugged");
+    for (args, what) in [
+        (&["--dry-run"], "wipe the superblocks of "),
+        (&["--yes"], "1 superblock wiped"),
+    ] {
+        let args = [&["destroy", uuid.as_str()], &args[..]].concat();
+        let done = rig.run(&args).ok().json();
+        let told = [&done["what"], &done["would"]];
+        let told = told.iter().find_map(|t| t.as_str()).expect("it is said");
+        assert!(told.starts_with(what), "{done}");
+        assert!(!told.contains("still carry"), "{done}");
+    }
 }

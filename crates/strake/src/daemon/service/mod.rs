@@ -365,7 +365,7 @@ impl Service {
             ..self.how(request.export, false)
         };
         let started = keep_placement(&self.dir, made.superblock.array, &placement)
-            .and_then(|()| find::pick(find::group(find::members(&paths)), &name))
+            .and_then(|()| find::pick(find::group(find::members(&paths)), &name, None))
             .and_then(|found| self.start_found(&found, &how));
         let running = started.map_err(|failure| made_not_started(failure, &name))?;
         Ok(CreatedJson {
@@ -507,7 +507,7 @@ impl Service {
         left::delete_unused(&self.dir, found.uuid, name, left::Before::Destroy, dry_run)?;
         let seats = self.dir.seats(found.uuid);
         let last = |slot| seats.device_of(slot).map(Path::to_owned);
-        let destroyed = destroy::found(&found, last, dry_run)?;
+        let destroyed = destroy::found(&found, last, &self.dir.rid_of(&found), dry_run)?;
         if dry_run {
             return Ok(outcome(name, false, &destroyed.what));
         }

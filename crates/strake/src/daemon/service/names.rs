@@ -47,6 +47,10 @@ impl Dir {
         let record: NameRecord = serde_json::from_slice(&text).ok()?;
         record.uuid.parse().ok()
     }
+    /// The same of what a user gave, which may be no name.
+    pub(crate) fn meant(&self, name: &str) -> Option<ArrayUuid> {
+        self.owner(&name.parse().ok()?)
+    }
     /// The name means this array from now on, and the array has no other. A note where that is not
     /// remembered.
     pub(crate) fn own(&self, name: &ArrayName, array: ArrayUuid) -> Option<String> {

@@ -8,10 +8,11 @@
 //!
 //! Invariant: a folder that cannot be read or written costs this protection and nothing else.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use strake_format::{ArrayName, ArrayUuid};
+use strake_format::{ArrayName, ArrayUuid, MemberUuid};
 
 use crate::api::{ArrayJson, ScanDeviceJson, ScanJson, ScanOverwrittenJson, ScanUnreadJson};
 use crate::common::errors::{Code, Failure};
@@ -21,7 +22,7 @@ use crate::daemon::state;
 use crate::daemon::state::Dir;
 use crate::drives::aside::advice::{self, Lies};
 use crate::drives::destroy::Destroyed;
-use crate::drives::find::FoundArray;
+use crate::drives::find::{FoundArray, FoundMember};
 use crate::drives::make::Taken;
 
 /// What is remembered of an array that was destroyed.
@@ -30,6 +31,9 @@ struct DestroyedRecord {
     name: String,
     /// RFC 3339.
     date: String,
+    /// Members that were wiped then, or before.
+    #[serde(default)]
+    wiped: Vec<String>,
 }
 
 impl Dir {
@@ -38,11 +42,20 @@ impl Dir {
     }
 
     /// Remembers that an array was destroyed, also when the power goes; a note where that fails.
-    fn destroyed(&self, array: ArrayUuid, name: &ArrayName) -> Option<String> {
+    fn destroyed(
+        &self,
+        array: ArrayUuid,
+        name: &ArrayName,
+        wiped: &[MemberUuid],
+    ) -> Option<String> {
+        let before = self.destroyed_record(array).into_iter();
+        let mut all: Vec<String> = before.flat_map(|record| record.wiped).collect();
+        all.extend(wiped.iter().map(MemberUuid::to_string));
         let date = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
         let record = DestroyedRecord {
             name: name.to_string(),
             date: date.to_string(),
+            wiped: all,
         };
         let file = self.destroyed_file(array);
         let made = self.make_folder(&self.lasting("destroyed"));
@@ -63,7 +76,10 @@ impl Dir {
     /// Notes of what is not remembered.
     pub(crate) fn was_destroyed(&self, found: &FoundArray, destroyed: &Destroyed) -> Vec<String> {
         self.forget(found.uuid);
-        let note = self.destroyed(found.uuid, found.name());
+        let is_wiped = |m: &&FoundMember| destroyed.wiped.contains(&m.path);
+        let wiped = found.members.iter().filter(is_wiped);
+        let wiped: Vec<MemberUuid> = wiped.map(|m| m.image.superblock.member).collect();
+        let note = self.destroyed(found.uuid, found.name(), &wiped);
         if let Err(error) = self.forget_files(&destroyed.wiped) {
             tracing::warn!(%error, "the members' paths are still remembered");
         }
@@ -72,9 +88,32 @@ impl Dir {
 
     /// When an array was destroyed here, if it was.
     pub(crate) fn date_destroyed(&self, array: ArrayUuid) -> Option<String> {
+        Some(self.destroyed_record(array)?.date)
+    }
+
+    fn destroyed_record(&self, array: ArrayUuid) -> Option<DestroyedRecord> {
         let text = read_file(self.destroyed_file(array)).ok()?;
-        let record: DestroyedRecord = serde_json::from_slice(&text).ok()?;
-        Some(record.date)
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Members of an array that were not found, and of which it is known that they carry no
+    /// superblock of it any more: they were wiped before, or what their slots had is there, and is
+    /// empty or another's by now.
+    pub(crate) fn rid_of(&self, found: &FoundArray) -> BTreeSet<MemberUuid> {
+        let record = self.destroyed_record(found.uuid).into_iter();
+        let wiped = record.flat_map(|record| record.wiped);
+        let wiped = wiped.filter_map(|uuid| uuid.parse().ok());
+        let seats = self.seats(found.uuid);
+        let away = found.away().into_iter();
+        let had: Vec<(MemberUuid, &Seat)> = away
+            .filter_map(|(slot, uuid)| Some((uuid, seats.seat(slot?)?)))
+            .collect();
+        let paths: Vec<PathBuf> = had.iter().map(|(_, seat)| seat.device.clone()).collect();
+        let without = advice::without(found.uuid, &paths);
+        // What lies on another drive says nothing of the one that was there.
+        let is_rid = |seat: &Seat| without.contains(&seat.device) && !seat.is_another();
+        let rid = had.iter().filter(|(_, seat)| is_rid(seat));
+        wiped.chain(rid.map(|(uuid, _)| *uuid)).collect()
     }
 
     /// Refuses to start an array that was destroyed here.

@@ -7,6 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use strake_format::ArrayUuid;
+
 use crate::common::errors::Code;
 use crate::common::quoted;
 use crate::drives::aside::cut_off;
@@ -153,15 +155,35 @@ pub(crate) fn lie_at(paths: &[PathBuf]) -> Vec<(PathBuf, Lies)> {
     looked.found.into_iter().chain(silent).collect()
 }
 
-/// One that does not answer has one
+/// Those of these paths at which a device is that was read, and that carries no superblock of this
+/// array.
+pub(crate) fn without(array: ArrayUuid, paths: &[PathBuf]) -> Vec<PathBuf> {
+    let is_without = move |path: &Path| match look(path) {
+        Ok(Some(image)) => image.superblock.array != array,
+        Ok(None) => true,
+        Err(_) => false,
+    };
+    let looked = each_there(paths, move |path| (path.to_owned(), is_without(path)));
+    let without = looked.found.into_iter().filter(|(_, is)| *is);
+    without.map(|(path, _)| path).collect()
+}
+
+fn looked_at(paths: &[PathBuf]) -> Answers<(PathBuf, Lies)> {
+    each_there(paths, |path| (path.to_owned(), what_lies_on(path)))
+}
+
+/// What a look says of those of these paths at which something is. One that does not answer has one
 /// thread that waits for it, however often this is asked; a command without a daemon cannot end
 /// then, so it asks which of them answer before ([`answering::of`]).
-fn looked_at(paths: &[PathBuf]) -> Answers<(PathBuf, Lies)> {
+fn each_there<T: Send + 'static>(
+    paths: &[PathBuf],
+    look: impl Fn(&Path) -> T + Clone + Send + 'static,
+) -> Answers<T> {
     static LOOKS: LazyLock<Looks> = LazyLock::new(Looks::default);
     let there = paths.iter().filter(|path| path.exists()).cloned();
     let (silent, there): (Vec<PathBuf>, Vec<PathBuf>) =
         there.partition(|path| answering::is_silent(path));
-    let mut looked = LOOKS.each(&there, |path| (path.to_owned(), what_lies_on(path)));
+    let mut looked = LOOKS.each(&there, look);
     looked.silent.extend(silent);
     looked
 }

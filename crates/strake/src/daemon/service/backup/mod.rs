@@ -458,7 +458,11 @@ impl Service {
             effect: Some(format!("{} superblocks made again", made.paths.len())),
             ..Happened::default()
         });
-        let found = find::pick(find::group(find::members(&wanted.devices)), &name)?;
+        let found = find::pick(
+            find::group(find::members(&wanted.devices)),
+            &name,
+            Some(wanted.array),
+        )?;
         self.start_heir(entry, elder, &found).map(|_| ())
     }
 

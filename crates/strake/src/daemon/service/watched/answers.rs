@@ -79,7 +79,7 @@ impl Service {
             let array = running.json().unwrap_or_else(|_| self.unanswered(&running));
             return Ok(self.placed(array));
         }
-        match find::pick(self.scan(&[]), name) {
+        match find::pick(self.scan(&[]), name, self.dir().meant(name)) {
             Ok(found) => Ok(self.placed(self.not_served(&found))),
             Err(failure) if failure.code == Code::ArrayNotFound => self.show_missing(name, failure),
             Err(failure) => Err(failure),

@@ -285,7 +285,7 @@ impl Service {
     /// # Errors
     /// There is none, or more than one.
     pub(crate) fn pick(&self, found: Vec<FoundArray>, name: &str) -> Result<FoundArray, Failure> {
-        find::pick(found, name).map_err(|failure| {
+        find::pick(found, name, self.dir.meant(name)).map_err(|failure| {
             let is_meant =
                 |one: &Missing| one.name.as_str() == name || one.uuid.to_string() == name;
             let mut missing = match failure.code {
@@ -310,7 +310,7 @@ impl Service {
     ) -> Result<FoundArray, Failure> {
         match devices {
             [] => self.pick(found, name),
-            devices => find::pick_of(found, name, devices),
+            devices => find::pick_of(found, name, self.dir.meant(name), devices),
         }
     }
 
