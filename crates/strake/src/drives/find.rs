@@ -29,7 +29,7 @@ use crate::common::{quoted, size};
 use crate::drives::aside::{copies, cut_off};
 use crate::drives::machine::answering;
 use crate::drives::machine::looks::Looks;
-use crate::drives::machine::stack::Stack;
+use crate::drives::machine::stack::{Loops, Stack};
 use crate::drives::machine::sysfs;
 use crate::drives::pool::Pool;
 use crate::drives::reused;
@@ -460,26 +460,29 @@ impl FoundArray {
             .get(index)
             .is_some_and(|m| m.image.emptied.is_some())
     }
+    /// Members that its table calls live, and spares, that were found and can be used. Where
+    /// superblocks contradict each other none of them is known to be the wrong one.
+    fn count(&self) -> (usize, usize) {
+        let sb = &self.authority().image.superblock;
+        let is_used = |index: usize| match &self.selection {
+            Ok(all) => {
+                let believed = all.slots.contains(&Finding::Believed(index));
+                (believed || all.spares.contains(&index)) && self.not_used[index].is_none()
+            }
+            Err(_) => true,
+        };
+        let used = self.usable().enumerate().filter(|(at, _)| is_used(*at));
+        let used: BTreeSet<MemberUuid> = used.map(|(_, m)| m.image.superblock.member).collect();
+        let is_found = |row: &&SlotRecord| row.state.is_live() && used.contains(&row.member);
+        let members = sb.slots.iter().filter(is_found).count();
+        let spares = sb.spares.iter().filter(|spare| used.contains(spare));
+        (members, spares.count())
+    }
     /// As `scan` tells it.
-    pub(crate) fn json(&self) -> ScanJson {
+    fn json(&self, loops: &Loops) -> ScanJson {
         let sb = &self.authority().image.superblock;
         let readiness = self.readiness();
-        let (_, believed) = self.believed();
-        let known: BTreeSet<MemberUuid> =
-            self.usable().map(|m| m.image.superblock.member).collect();
-        let spares_found = sb
-            .spares
-            .iter()
-            .filter(|spare| known.contains(spare))
-            .count();
-        let members_found = match self.selection.is_ok() {
-            true => believed.len(),
-            false => sb
-                .slots
-                .iter()
-                .filter(|row| known.contains(&row.member))
-                .count(),
-        };
+        let (members_found, spares_found) = self.count();
         let (aside, too_few) = (
             self.aside(),
             "more members are missing than the level survives",
@@ -509,7 +512,7 @@ impl FoundArray {
             moving: view::moving(sb),
             devices: (0..self.members.len())
                 .map(|i| ScanDeviceJson {
-                    held: held(&self.members[i].path).map(|why| why.found),
+                    held: held(&self.members[i].path, loops).map(|why| why.found),
                     ..self.device_json(i)
                 })
                 .collect(),
@@ -577,8 +580,9 @@ impl FoundArray {
         let (live, believed) = self.believed();
         let mut all = self.members.clone();
         let mut first = None;
+        let loops = Stack::default().loops();
         for member in &mut all {
-            let Some(why) = held(&member.path) else {
+            let Some(why) = held(&member.path, &loops) else {
                 continue;
             };
             first.get_or_insert(why.clone());
@@ -647,14 +651,13 @@ impl FoundArray {
 }
 
 /// What holds a member, where that is another process, or the kernel: a start sets it aside.
-fn held(path: &Path) -> Option<Failure> {
+fn held(path: &Path, loops: &Loops) -> Option<Failure> {
     if sysfs::is_held(path) {
         return Some(DeviceError::Busy(path.to_owned()).into());
     }
     let id = sysfs::identity(path).ok()?;
     // Files under other loop devices may not answer: none of them is asked.
-    let loops = Stack::default().loops_named(path);
-    safety::not_seen_in_use(&loops, id, path).err()
+    safety::not_seen_in_use(&loops.over(path), id, path).err()
 }
 
 /// Sets aside what cannot be written, as a start does; but not one of two that carry one member:
@@ -927,7 +930,8 @@ pub(crate) fn group(members: Vec<FoundMember>) -> Vec<FoundArray> {
 
 /// Arrays, and pools of spares, as `scan` tells them.
 pub(crate) fn scan_json(arrays: &[FoundArray], pools: &[Pool]) -> Vec<ScanJson> {
-    let mut all: Vec<ScanJson> = arrays.iter().map(FoundArray::json).collect();
+    let loops = Stack::default().loops();
+    let mut all: Vec<ScanJson> = arrays.iter().map(|array| array.json(&loops)).collect();
     all.extend(pools.iter().map(Pool::scan_json));
     all
 }

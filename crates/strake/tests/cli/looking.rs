@@ -353,3 +353,23 @@ fn doctor_names_members_that_other_users_can_read() {
     mode(0o600);
     assert_eq!(readable(&findings(&rig).2).len(), 0);
 }
+
+/// Beside a second device of one member it counted a member, too, that had left.
+#[test]
+fn what_scan_counts_as_found_goes_by_one_rule() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "5", NBD, &devices).ok();
+    rig.run(&["fail", "data", "2"]).ok();
+    rig.run(&["stop", "data"]).ok();
+    let twin = rig.path("twin");
+    std::fs::copy(&devices[0], &twin).expect("copied");
+    let count = |more: &[&str]| {
+        let all: Vec<&str> = devices.iter().map(String::as_str).collect();
+        let scan = rig.run(&[&["scan"], &all[..], more].concat()).ok().json();
+        (scan[0]["state"].clone(), scan[0]["members_found"].clone())
+    };
+    assert_eq!(count(&[]), ("degraded".into(), 2.into()));
+    assert_eq!(count(&[&twin]), ("conflicting".into(), 2.into()));
+}

@@ -49,6 +49,22 @@ pub(crate) enum Shared {
     Drive,
 }
 
+/// Loop devices, as they were at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Loops(Vec<(PathBuf, String)>);
+
+impl Loops {
+    /// Those over this device, by the name of what lies under a loop device: no other file is
+    /// asked, for it may not answer. One under another name is not seen.
+    pub(crate) fn over(&self, path: &Path) -> Vec<String> {
+        let Ok(path) = fs::canonicalize(path) else {
+            return Vec::new();
+        };
+        let over = self.0.iter().filter(|(backing, _)| *backing == path);
+        over.map(|(_, name)| name.clone()).collect()
+    }
+}
+
 impl Default for Stack {
     fn default() -> Stack {
         Stack::at(Path::new("/sys"))
@@ -230,18 +246,14 @@ impl Stack {
         self.devices().iter().filter_map(over).collect()
     }
 
-    /// The same by the name of what lies under a loop device: no other file is asked, for it may
-    /// not answer. One under another name is not seen.
-    pub(crate) fn loops_named(&self, path: &Path) -> Vec<String> {
-        let Ok(path) = fs::canonicalize(path) else {
-            return Vec::new();
-        };
-        let over = |folder: &PathBuf| {
+    /// All loop devices, each with the name of what lies under it.
+    pub(crate) fn loops(&self) -> Loops {
+        let is_loop = |folder: &PathBuf| {
             let backing = text_in(&folder.join("loop/backing_file"))?;
             let name = folder.file_name()?.to_str()?;
-            (Path::new(&backing) == path).then(|| name.to_owned())
+            Some((PathBuf::from(backing), name.to_owned()))
         };
-        self.devices().iter().filter_map(over).collect()
+        Loops(self.devices().iter().filter_map(is_loop).collect())
     }
 
     /// Of things found on devices, each once where they are the same by `key` and their devices are
