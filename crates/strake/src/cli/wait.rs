@@ -27,6 +27,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// So long a job may be neither at work nor over: data that stands still, a spare that is just
 /// taken, an event that is on its way.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A window of data that moves is read within so long, if nothing holds it back.
+const MOVES_WITHIN: Duration = Duration::from_secs(2);
 
 /// A job that is waited for.
 pub(crate) struct Wait<'a> {
@@ -40,6 +42,8 @@ pub(crate) struct Wait<'a> {
     names: RefCell<BTreeSet<String>>,
     /// Events from here on are of this job, or of others beside it.
     since: u64,
+    /// Regions that were undecided before.
+    undecided: u64,
 }
 
 /// What the newest event of a job says. Of one that started its end follows, seen or not.
@@ -60,6 +64,8 @@ pub(crate) struct End {
     scrub: Option<ScrubJson>,
     /// It found something, and halted there.
     found: bool,
+    /// So many regions more are undecided than before.
+    undecided: u64,
 }
 
 impl<'a> Wait<'a> {
@@ -75,6 +81,7 @@ impl<'a> Wait<'a> {
             client,
             uuid: array.uuid.clone(),
             names: RefCell::new(BTreeSet::from([array.name.clone()])),
+            undecided: array.undecided_regions,
             last: RefCell::new(array),
             since: 0,
         };
@@ -129,7 +136,13 @@ impl<'a> Wait<'a> {
     fn unless_gone(&self, kind: &str, ended: Result<End, Failure>) -> Result<End, Failure> {
         let failure = match ended {
             Err(failure) => failure,
-            ended => return ended,
+            Ok(end) => {
+                let undecided = end.array.undecided_regions;
+                return Ok(End {
+                    undecided: undecided.saturating_sub(self.undecided),
+                    ..end
+                });
+            }
         };
         let what = match failure.code {
             Code::DaemonLost | Code::NoDaemon => "the daemon went",
@@ -213,6 +226,28 @@ impl<'a> Wait<'a> {
         self.end(array, kind.unwrap_or("rebuild"), last.is_some())
     }
 
+    /// Waits until data that is to go on moving does; why it stands, if it stands again at once.
+    pub(crate) fn until_moving(&self) -> Result<Option<String>, Failure> {
+        let give_up = Instant::now() + MOVES_WITHIN;
+        let (mut from, mut paused) = (None, false);
+        loop {
+            let array = self.array()?;
+            let Some(job) = array.jobs.iter().find(|job| job.kind == MOVE) else {
+                return Ok(None);
+            };
+            // The event that says why comes with the second look.
+            if job.paused && paused {
+                return Ok(Some(why_paused(&array, job).unwrap_or_default()));
+            }
+            paused = job.paused;
+            let from = *from.get_or_insert(job.done_bytes);
+            if job.done_bytes > from || Instant::now() > give_up && !paused {
+                return Ok(None);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
     /// How a job that is not at work any more, and may have been seen before, ended.
     fn end(&self, array: ArrayJson, kind: &str, seen: bool) -> Result<End, Failure> {
         if array.state == "failed" {
@@ -227,28 +262,9 @@ impl<'a> Wait<'a> {
             return Ok(End::new(array, "stopped", Some(reason)));
         }
         if let Some(job) = array.jobs.iter().find(|job| job.kind == kind) {
-            let halted = job.paused_by.as_deref() == Some("inconsistent");
-            let so_far = || {
-                let found = size::count(job.inconsistent_stripes, "inconsistent stripe");
-                format!(", {found} so far")
-            };
-            let mut reason = job.paused_by.as_deref().map(output::paused_by);
-            if let Some(reason) = reason.as_mut().filter(|_| halted) {
-                *reason += &match kind {
-                    MOVE => format!(
-                        "; strake scrub {} accept takes what is read there for right",
-                        array.name
-                    ),
-                    _ => so_far(),
-                };
-            }
-            if is_held_by_move(&array, kind)
-                && let Some((reason, why)) = reason.as_mut().zip(why_it_stands(&array))
-            {
-                *reason += &format!(", and that stands still: {why}");
-            }
+            let reason = why_paused(&array, job);
             return Ok(End {
-                found: halted && kind != MOVE,
+                found: has_halted(job) && kind != MOVE,
                 ..End::new(array, "paused", reason)
             });
         }
@@ -343,6 +359,40 @@ fn why_it_stands(array: &ArrayJson) -> Option<String> {
     job.paused_by.as_deref().map(output::paused_by)
 }
 
+/// A job that halts at what does not agree has done so.
+fn has_halted(job: &JobJson) -> bool {
+    job.paused_by.as_deref() == Some("inconsistent")
+}
+
+/// Why a job is paused, and what to do about it.
+fn why_paused(array: &ArrayJson, job: &JobJson) -> Option<String> {
+    let kind = job.kind.as_str();
+    let mut reason = output::paused_by(job.paused_by.as_deref()?);
+    if has_halted(job) {
+        let name = &array.name;
+        let then = format!("strake restripe {name} --continue");
+        reason += &match kind {
+            MOVE if array.undecided_regions > 0 => format!(
+                "; strake scrub {name} accept takes what is read there for right, then {then}"
+            ),
+            MOVE => format!(
+                "; strake scrub {name} --repair rewrites the strip that is wrong where that is \
+                 known, else write anew what event inconsistent names; then {then}"
+            ),
+            _ => {
+                let found = size::count(job.inconsistent_stripes, "inconsistent stripe");
+                format!(", {found} so far")
+            }
+        };
+    }
+    if is_held_by_move(array, kind)
+        && let Some(why) = why_it_stands(array)
+    {
+        reason += &format!(", and that stands still: {why}");
+    }
+    Some(reason)
+}
+
 /// Nothing of it goes on: it has failed, or was stopped.
 fn is_over(array: &ArrayJson) -> bool {
     matches!(array.state.as_str(), "failed" | "stopped")
@@ -370,6 +420,7 @@ impl End {
             reason,
             scrub: None,
             found: false,
+            undecided: 0,
         }
     }
 
@@ -390,6 +441,16 @@ impl End {
         if let Some(scrub) = &self.scrub {
             what.push_str(&format!(": {}", output::found(scrub)));
         }
+        if self.undecided > 0 {
+            let regions = size::count(self.undecided, "region");
+            let are = size::verb(self.undecided, "is", "are");
+            let name = &self.array.name;
+            what.push_str(&format!(
+                "; {regions} in which strips do not agree {are} undecided, without redundancy: \
+                 strake show {name} says where, and strake scrub {name} accept takes what is read \
+                 there for right"
+            ));
+        }
         context.outcome(&OutcomeJson {
             what,
             ended: Some(self.word.to_owned()),
@@ -408,6 +469,7 @@ impl End {
             _ if self.word == "unknown" => Exit::Unfinished as u8,
             failed if failed == Exit::ArrayFailed as u8 => failed,
             _ if self.found || self.scrub.as_ref().is_some_and(left) => Exit::Found as u8,
+            _ if self.undecided > 0 => Exit::Found as u8,
             _ if !self.is_done() => Exit::Unfinished as u8,
             exit => exit,
         }

@@ -44,7 +44,8 @@ pub(super) fn restripe(context: &Context, args: &RestripeArgs) -> Ended {
         force: args.force,
         dry_run: args.dry_run,
     };
-    let wait = (args.wait && !args.dry_run).then(|| Wait::new(context, &client, &args.name));
+    let follows = (args.wait || args.go_on) && !args.dry_run;
+    let wait = follows.then(|| Wait::new(context, &client, &args.name));
     let wait = wait.transpose()?;
     let path = url(&args.name, "restripe")?;
     if request.force && !request.dry_run {
@@ -60,7 +61,14 @@ pub(super) fn restripe(context: &Context, args: &RestripeArgs) -> Ended {
     }
     let outcome: OutcomeJson = client.post(&path, &request)?;
     match wait {
-        Some(wait) => wait.until_shaped()?.answer(context, &outcome),
+        Some(wait) if args.wait => wait.until_shaped()?.answer(context, &outcome),
+        Some(wait) => {
+            let mut outcome = outcome;
+            if let Some(why) = wait.until_moving()? {
+                outcome.what = format!("data moves no further: {why}");
+            }
+            context.outcome(&outcome)
+        }
         None => context.outcome(&outcome),
     }
 }

@@ -132,3 +132,61 @@ fn a_person_who_says_that_the_data_are_right_decides() {
     rig.run(&["scrub", "data", "accept", "--yes"])
         .refused(4, "nothing-undecided");
 }
+
+/// It was said that the job is done, and nothing of what it left.
+#[test]
+fn a_change_of_level_that_leaves_a_region_undecided_says_so() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(5);
+    rig.create("data", "5", NBD, &devices[..4]).ok();
+    if rig.qemu_io("data", &["write -P 1 0 4M", "flush"]).is_none() {
+        return;
+    }
+    rot(&rig.run(&["explain", "data", "0"]).ok().json()["data"]);
+    let raise = ["restripe", "data", "--level", "6", &devices[4], "--wait"];
+    let done = rig.run(&raise);
+    assert_eq!(done.code, 10, "{done:?}");
+    let done = done.json();
+    assert_eq!(done["ended"], "done", "{done}");
+    let what = done["what"].as_str().expect("it is said");
+    assert!(
+        what.contains("1 region in which strips do not agree is undecided"),
+        "{what}"
+    );
+    assert_eq!(rig.show("data")["undecided_regions"], 1);
+    // The way on.
+    let accept = ["scrub", "data", "accept", "--yes", "--wait"];
+    rig.run(&accept).ok();
+    assert_eq!(rig.show("data")["undecided_regions"], 0);
+}
+
+/// It was said that data moves, which stood still again at once; and what was advised was refused,
+/// for nothing is undecided.
+#[test]
+fn data_that_stands_still_again_at_once_is_not_said_to_move() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(5);
+    rig.create("data", "6", NBD, &devices[..4]).ok();
+    let write = ["write -P 1 0 32M", "flush"];
+    if rig.qemu_io("data", &write).is_none() {
+        return;
+    }
+    rot(&rig.run(&["explain", "data", "40000"]).ok().json()["data"]);
+    let run = rig.run(&["restripe", "data", "--add", &devices[4], "--wait"]);
+    assert_eq!(run.code, 11, "{run:?}");
+    let go_on = ["restripe", "data", "--continue"];
+    let done = rig.run(&go_on).ok().json();
+    let what = done["what"].as_str().expect("it is said");
+    let stands = "data moves no further: a stripe is inconsistent; strake scrub data --repair ";
+    assert!(what.starts_with(stands), "{what}");
+    assert!(
+        what.ends_with("then strake restripe data --continue"),
+        "{what}"
+    );
+    rig.run(&["scrub", "data", "--repair", "--wait"]).ok();
+    let done = rig.run(&go_on).ok().json();
+    assert_eq!(done["what"], "data is to go on moving", "{done}");
+    rig.until("it has moved", || rig.show("data")["moving"].is_null());
+}

@@ -246,7 +246,8 @@ fn halt_move(running: &Running, stop: bool, dry_run: bool) -> Result<OutcomeJson
             Command::StopRestripe,
             "data moves no further until it is continued",
         ),
-        false => (Command::ContinueRestripe, "data goes on moving"),
+        // What keeps it from that is told by its job.
+        false => (Command::ContinueRestripe, "data is to go on moving"),
     };
     let would = || Ok(format!("would do so: {what}"));
     carry_out(running, command, dry_run, would, what)
