@@ -871,3 +871,80 @@ fn what_does_not_agree_after_a_restore_is_said_and_left_until_a_person_decides()
         rig.qemu_io("data", CONTENT);
     }
 }
+
+/// A restored array has another identity: the backup that made it again makes it no second time.
+#[test]
+fn a_restore_advises_a_new_backup_and_the_old_one_is_refused_with_why() {
+    let mut rig = Rig::new();
+    let Some((devices, file)) = backed_up(&mut rig, "5", 3) else {
+        return;
+    };
+    let elder = rig.show("data")["uuid"]
+        .as_str()
+        .expect("a uuid")
+        .to_owned();
+    devices.iter().for_each(|device| destroy(device, HEAD));
+    let done = rig.run(&["config", "restore", &file, "--yes"]).ok().json();
+    let what = done["arrays"][0]["what"].as_str().expect("it is said");
+    assert!(what.contains("strake config backup FILE"), "{what}");
+    rig.until("the resync", || rig.show("data")["jobs"] == json!([]));
+    let new = rig.path("new.json");
+    rig.run(&["config", "backup", &new]).ok();
+    let own = rig.show("data")["uuid"]
+        .as_str()
+        .expect("a uuid")
+        .to_owned();
+    rig.run(&["stop", "data"]).ok();
+    devices.iter().for_each(|device| destroy(device, HEAD));
+    let refused = rig.run(&["config", "restore", &file, "--yes"]);
+    let error = refused.json_error();
+    refused.refused(4, "members-missing");
+    let (found, cure) = (error["found"].to_string(), error["cure"].to_string());
+    assert!(found.contains(&elder) && found.contains(&own), "{error}");
+    assert!(
+        cure.contains("use a backup that was taken since"),
+        "{error}"
+    );
+    rig.run(&["config", "restore", &new, "--yes"]).ok();
+    rig.qemu_io("data", CONTENT);
+}
+
+/// One pair was named, and the next by the refusal of what was advised.
+#[test]
+fn all_that_may_have_taken_the_place_of_members_is_named_at_once() {
+    let mut rig = Rig::new();
+    let Some((mut devices, file)) = backed_up(&mut rig, "6", 5) else {
+        return;
+    };
+    rig.run(&["start", "data"]).ok();
+    let old = devices.clone();
+    for slot in [1, 3] {
+        rig.run(&["fail", "data", &slot.to_string()]).ok();
+        rig.qemu_io("data", &["write -P 9 0 4M", "flush"]);
+        let new = rig.file(&format!("new{slot}"), 64 << 20);
+        rig.run(&["add", "data", &new]).ok();
+        rig.until_state("data", "optimal");
+        devices[slot] = new;
+    }
+    rig.qemu_io("data", &["write -P 8 12M 64k", "flush"]);
+    rig.run(&["stop", "data"]).ok();
+    let all = devices.iter().chain([&old[1], &old[3]]);
+    all.for_each(|device| destroy(device, HEAD));
+    let restore = |more: &[&str]| {
+        let args = ["config", "restore", &file, "data", "--yes", "--dry-run"];
+        rig.run(&[&args[..], more].concat())
+    };
+    let refused = restore(&[]);
+    let error = refused.json_error();
+    refused.refused(4, "members-disagree");
+    let (found, cure) = (error["found"].to_string(), error["cure"].to_string());
+    for slot in [1, 3] {
+        assert!(found.contains(&old[slot]), "{error}");
+        for device in [&devices[1], &devices[3], &old[slot]] {
+            assert!(cure.contains(&format!("--slot {slot}={device}")), "{error}");
+        }
+    }
+    let named = [1, 3].map(|slot| format!("{slot}={}", devices[slot]));
+    let would = restore(&["--slot", &named[0], "--slot", &named[1], "--accept-stale"]);
+    assert_eq!(would.ok().json()["arrays"][0]["devices"], json!(devices));
+}

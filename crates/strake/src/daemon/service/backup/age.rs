@@ -13,9 +13,10 @@ pub(super) fn is_later(remains: &Remains, epoch: u64) -> bool {
     pages.any(|page| page.epoch.0 > epoch)
 }
 
-/// A member with an older region map than another, and a page that is older.
-pub(super) fn older(members: &[Remains]) -> Option<(&Remains, usize)> {
+/// The members with an older region map than another, each with a page that is older.
+pub(super) fn older(members: &[Remains]) -> Vec<(&Remains, usize)> {
     let pages = members.iter().map(|member| member.pages.len()).max();
+    let mut all: Vec<(&Remains, usize)> = Vec::new();
     for page in 0..pages.unwrap_or(0) {
         // Among all that have the page whole, not among neighbours: a member with a damaged page is
         // skipped.
@@ -29,22 +30,25 @@ pub(super) fn older(members: &[Remains]) -> Option<(&Remains, usize)> {
         // when it began records an older epoch.
         let cut_off =
             |page: &MapPage| page.epoch == newest.epoch && newest.sequence - page.sequence <= 1;
-        if let Some((_, older)) = told.clone().find(|(page, _)| !cut_off(page)) {
-            return Some((older, page));
+        for (_, older) in told.clone().filter(|(page, _)| !cut_off(page)) {
+            if !all.iter().any(|(known, _)| known.path == older.path) {
+                all.push((older, page));
+            }
         }
     }
-    None
+    all
 }
 
 /// Is the region map of `one` older than that of `other`?
 pub(super) fn is_older(one: &Remains, other: &Remains) -> bool {
     let both = [one.clone(), other.clone()];
-    older(&both).is_some_and(|(older, _)| older.path == one.path)
+    let first = older(&both).first().map(|(older, _)| older.path.clone());
+    first.is_some_and(|first| first == one.path)
 }
 
 /// Why one of these may have missed what others got, if something says so.
 pub(super) fn stale(members: &[Remains]) -> Option<String> {
-    if let Some((older, page)) = older(members) {
+    if let Some((older, page)) = older(members).first() {
         let path = older.path.display();
         return Some(format!(
             "{path} may have been out of the array: its region map is older (page {page})"

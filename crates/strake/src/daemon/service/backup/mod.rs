@@ -156,6 +156,10 @@ fn made_before(failure: Failure, before: &[String]) -> Failure {
     }
 }
 
+/// What is said of an array that was made again: it has another identity.
+const NEW_BACKUP: &str = "take a new backup (strake config backup FILE): those from before are of \
+                          the array that it was, and do not make it again";
+
 /// What is said of an array that cannot have all its settings.
 const NOT_AS_THEY_WERE: &str = "but its settings are not all as they were";
 
@@ -333,7 +337,7 @@ impl Service {
         let mut wanted = wanted.map_err(|failure| match failure.code {
             Code::MembersMissing | Code::DeviceSilent => self
                 .another(found, &entry.name, &[array])
-                .unwrap_or(failure),
+                .unwrap_or_else(|| self.unless_later(failure, entry)),
             _ => failure,
         })?;
         // What is remembered is that of one restore.
@@ -367,10 +371,28 @@ impl Service {
                 format!("made again: it serves, {NOT_AS_THEY_WERE}: {not_applied}")
             }
         };
+        let what = format!("{what}; {NEW_BACKUP}");
         Ok(RestoredArrayJson {
             not_applied,
             ..asked.answer(true, doubt, &what, &devices)
         })
+    }
+
+    /// A refusal for want of members, where the name means an array that took the place of the one
+    /// in the backup.
+    fn unless_later(&self, failure: Failure, entry: &BackupArrayJson) -> Failure {
+        let name = &entry.name;
+        let owner = self.dir.meant(name).map(|owner| owner.to_string());
+        let Some(owner) = owner.filter(|owner| *owner != entry.uuid) else {
+            return failure;
+        };
+        let found = format!(
+            "{}; here {name} is array {owner}, and this backup is of {name} as it was before \
+             ({})",
+            failure.found, entry.uuid
+        );
+        let cure = format!("use a backup that was taken since; {}", failure.cure);
+        Failure::new(failure.code, found).cure(cure)
     }
 
     /// A refusal where another array than these has this name.

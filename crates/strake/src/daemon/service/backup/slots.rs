@@ -4,6 +4,8 @@
 //! device that left the array before what is known of its members is refused, whatever is
 //! accepted.
 
+use std::path::PathBuf;
+
 use strake_engine::create::Definition;
 use strake_format::{ArrayUuid, MemberUuid};
 
@@ -207,6 +209,25 @@ fn is_no_other(
     Err(Failure::new(Code::MembersDisagree, found).cure("omit --slot for it"))
 }
 
+/// A device that left before the others, a page of its region map that shows it, and those that may
+/// have taken its place.
+struct Left<'a> {
+    slot: usize,
+    device: &'a Remains,
+    page: usize,
+    joined: Vec<&'a Remains>,
+}
+
+impl Left<'_> {
+    fn text(&self) -> String {
+        let (path, page) = (self.device.path.display(), self.page);
+        format!("{path} left the array before the others: its region map is older (page {page})")
+    }
+    fn named(&self, device: &Remains) -> String {
+        format!("--slot {}={}", self.slot, quoted(&device.path))
+    }
+}
+
 /// Refuses what is certainly stale, whatever is accepted: a device that the backup does not name
 /// and that is older than the others; and, unless it is named by `--slot`, one that is older than a
 /// device which the backup does not name yet.
@@ -216,34 +237,76 @@ pub(super) fn not_replaced(
     remains: &[Remains],
     request: &RestoreRequest,
 ) -> Result<(), Failure> {
-    let Some((older, page)) = older(found) else {
-        return Ok(());
-    };
-    let slot = found.iter().position(|r| r.path == older.path);
-    let path = older.path.display();
-    let what =
-        format!("{path} left the array before the others: its region map is older (page {page})");
-    if older.member.is_some_and(|member| !members.has(member)) {
-        let found = format!("{what}, and {} does not name it", members.by);
-        let cure =
-            "bring the device that took its place; members that are missing cannot be done without";
-        return Err(Failure::new(Code::MembersMissing, found).cure(cure));
+    let has_slot = |other: &&Remains| found.iter().any(|r| r.path == other.path);
+    let strangers = strangers(remains, members.uuids).filter(|other| !has_slot(other));
+    let strangers: Vec<&Remains> = strangers.collect();
+    let mut all = Vec::new();
+    for (device, page) in older(found) {
+        let slot = found.iter().position(|r| r.path == device.path);
+        let mut left = Left {
+            slot: slot.unwrap_or(0),
+            device,
+            page,
+            joined: Vec::new(),
+        };
+        if device.member.is_some_and(|member| !members.has(member)) {
+            let found = format!("{}, and {} does not name it", left.text(), members.by);
+            let cure = "bring the device that took its place; members that are missing cannot be \
+                        done without";
+            return Err(Failure::new(Code::MembersMissing, found).cure(cure));
+        }
+        let is_named = |told: &SlotDevice| usize::from(told.slot) == left.slot;
+        if !request.slots.iter().any(is_named) {
+            let newer = strangers.iter().filter(|other| is_older(device, other));
+            left.joined.extend(newer);
+            all.extend(Some(left).filter(|left| !left.joined.is_empty()));
+        }
     }
-    let named = |told: &SlotDevice| Some(usize::from(told.slot)) == slot;
-    if request.slots.iter().any(named) {
-        return Ok(());
+    match all.as_slice() {
+        [] => Ok(()),
+        all => Err(replaced(all)),
     }
-    let Some(other) = strangers(remains, members.uuids).find(|other| is_older(older, other)) else {
-        return Ok(());
-    };
-    let (joined, slot) = (other.path.display(), slot.unwrap_or(0));
-    let found = format!("{what}, and {joined} joined it after the backup was taken");
-    let named = |device: &Remains| format!("--slot {slot}={}", quoted(&device.path));
-    // Either is in doubt then: one is not in the backup, the other lacks what was written since.
-    let cure = format!(
-        "if {joined} took its place: {} --accept-stale; if not: {} --accept-stale",
-        named(other),
-        named(older)
+}
+
+/// Either is in doubt then: one is not in the backup, the other lacks what was written since.
+fn replaced(all: &[Left<'_>]) -> Failure {
+    let left: Vec<String> = all.iter().map(Left::text).collect();
+    let mut joined: Vec<PathBuf> = Vec::new();
+    for device in all.iter().flat_map(|left| &left.joined) {
+        if !joined.contains(&device.path) {
+            joined.push(device.path.clone());
+        }
+    }
+    let found = format!(
+        "{}, and {} joined it after the backup was taken",
+        left.join("; "),
+        partly::all(&joined)
     );
-    Err(Failure::new(Code::MembersDisagree, found).cure(cure))
+    let cure = match all {
+        [one] if joined.len() == 1 => format!(
+            "if {} took its place: {} --accept-stale; if not: {} --accept-stale",
+            joined[0].display(),
+            one.named(one.joined[0]),
+            one.named(one.device)
+        ),
+        all => {
+            let ways = all.iter().map(|left| {
+                let ways = left.joined.iter().map(|device| left.named(device));
+                let ways: Vec<String> = ways.collect();
+                format!(
+                    "slot {}: {}, whichever took the place of {}, or {} where none did",
+                    left.slot,
+                    ways.join(" or "),
+                    left.device.path.display(),
+                    left.named(left.device)
+                )
+            });
+            let ways: Vec<String> = ways.collect();
+            format!(
+                "name the device of each, with --accept-stale: {}",
+                ways.join("; ")
+            )
+        }
+    };
+    Failure::new(Code::MembersDisagree, found).cure(cure)
 }
