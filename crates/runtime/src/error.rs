@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 
-use strake_engine::event::{CommandError, FailCause};
+use strake_engine::event::{CommandError, FailCause, Stalled};
 
 use crate::device::DeviceError;
 
@@ -100,9 +100,9 @@ pub enum ServeError {
     /// The process may not use io_uring.
     #[error("no io_uring: {0}")]
     NoIoUring(String),
-    /// The array's thread does not answer.
-    #[error("the array's thread does not answer")]
-    Silent,
+    /// A thread of the array does not answer.
+    #[error("{0}")]
+    Silent(Stalled),
     /// It was stopped meanwhile.
     #[error("the array was stopped meanwhile")]
     Ended,

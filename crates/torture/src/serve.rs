@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use strake_engine::event::{
-    Command, DataShape, EventKind, JobKind, NewDevice, NewShape, Returning, ScrubMode, Setting,
+    Command, CommandError, DataShape, EventKind, JobKind, NewDevice, NewShape, Returning,
+    ScrubMode, Setting,
 };
 use strake_engine::units::Slot;
 use strake_format::{MemberUuid, RegionState};
@@ -171,7 +172,8 @@ fn obey(serving: &Serving, words: &[&str], scrubbed: &AtomicU64) -> Result<Strin
     Ok(match serving.command(command) {
         Ok(_) => "done".to_owned(),
         Err(error) => {
-            for device in attached {
+            let unknown = matches!(error, CommandError::Unfinished(_));
+            for device in attached.into_iter().filter(|_| !unknown) {
                 serving.detach(device);
             }
             format!("error {error}")

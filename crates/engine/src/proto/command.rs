@@ -152,6 +152,34 @@ pub enum Setting {
     Carved,
 }
 
+/// What of an array does not come to an end. The runtime says so, never the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stalled {
+    /// The thread that stands still; `None`: all turn, and what was asked for takes too long.
+    pub thread: Option<u16>,
+    /// It is in uninterruptible sleep in the kernel.
+    pub in_kernel: bool,
+    /// For how long it was waited for, seconds.
+    pub seconds: u64,
+}
+
+impl std::fmt::Display for Stalled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let seconds = self.seconds;
+        match self.thread {
+            Some(thread) => {
+                write!(
+                    f,
+                    "thread {thread} of the array has not answered for {seconds} s"
+                )?;
+                let held = ": the kernel holds it";
+                f.write_str(if self.in_kernel { held } else { "" })
+            }
+            None => write!(f, "the array is not done with it after {seconds} s"),
+        }
+    }
+}
+
 /// Why a command was refused or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
@@ -195,9 +223,13 @@ pub enum CommandError {
     /// The array is stopping or has failed.
     #[error("the array is not serving")]
     NotServing,
-    /// The thread of the array does not answer. The runtime says so, never the array.
-    #[error("the array's thread does not answer")]
-    Silent,
+    /// A thread of the array does not answer: the command was not begun. The runtime says so, never
+    /// the array.
+    #[error("{0}; nothing was done")]
+    Silent(Stalled),
+    /// The command was begun, and its end is not known. The runtime says so, never the array.
+    #[error("{0}; what was asked for has begun, and is done when the array goes on")]
+    Unfinished(Stalled),
     /// The slot is being rebuilt or replaced already.
     #[error("the slot is being rebuilt already")]
     Rebuilding,

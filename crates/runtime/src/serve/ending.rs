@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::MutexGuard;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use strake_engine::event::{Changed, Command, CommandError};
@@ -16,9 +16,13 @@ use strake_format::VolumeUuid;
 
 use crate::error::ServeError;
 use crate::mail::Mail;
+use crate::serve::Serving;
+use crate::serve::asking::{QUIET_PATIENCE, Unanswered, answer_of};
 use crate::serve::volumes::Served;
-use crate::serve::{STOP_PATIENCE, Serving};
 use crate::thread::control::Lifecycle;
+
+/// How long the array has at least for becoming quiet, however long its exports took.
+const QUIET_LEAST: Duration = Duration::from_secs(1);
 
 /// How an array stopped.
 #[derive(Debug)]
@@ -27,6 +31,16 @@ pub struct Stopped {
     pub result: Result<(), ServeError>,
     /// Devices that stay busy because the kernel still has I/O on them.
     pub busy: Vec<PathBuf>,
+}
+
+/// What a wait came to. Where all threads turn, a member keeps the array from being quiet.
+fn in_vain(what: &'static str, error: Unanswered) -> ServeError {
+    match error {
+        Unanswered::Stalled(stalled) if stalled.thread.is_none() => {
+            ServeError::io(what, io::ErrorKind::TimedOut)
+        }
+        other => ServeError::from(other),
+    }
 }
 
 impl Serving {
@@ -38,13 +52,13 @@ impl Serving {
     /// The same for an array that others still look at, within a bounded time: what the kernel does
     /// not give back in time is left behind, and is named.
     pub fn end(&self) -> Stopped {
-        self.end_within(STOP_PATIENCE)
+        self.end_within(QUIET_PATIENCE)
     }
 
     /// The same, for as long as this: an array that is not quiet then, since a member does not
     /// answer, is left as a kill would leave it.
     pub fn end_within(&self, patience: Duration) -> Stopped {
-        let result = self.become_quiet(Instant::now() + patience);
+        let result = self.become_quiet(patience);
         Stopped {
             result,
             busy: self.threads.end(),
@@ -58,25 +72,18 @@ impl Serving {
         self.threads.end()
     }
 
-    fn become_quiet(&self, until: Instant) -> Result<(), ServeError> {
+    fn become_quiet(&self, patience: Duration) -> Result<(), ServeError> {
+        let begun = Instant::now();
         let mut export = self.withdraw();
         for (_, served) in self.take_volumes() {
             export = served.stop().and(export);
         }
+        let mut left = patience.saturating_sub(begun.elapsed()).max(QUIET_LEAST);
         // The engine answers when everything is durable, which a member that hangs may keep it
         // from.
-        let (sender, receiver) = channel();
-        let mail = Mail::Command(Command::Stop, sender);
-        self.threads.peers.array().post(mail);
-        let unanswered = |error| match error {
-            RecvTimeoutError::Timeout => {
-                ServeError::io("wait for the array to stop", io::ErrorKind::TimedOut)
-            }
-            RecvTimeoutError::Disconnected => ServeError::Ended,
-        };
-        let left = until.saturating_duration_since(Instant::now());
-        match receiver.recv_timeout(left).map_err(unanswered)? {
-            Ok(Changed::Yes) => self.wait_until_stopped(until)?,
+        let answer = self.outcome(&mut left, |answer| Mail::Command(Command::Stop, answer));
+        match answer.map_err(|error| in_vain("wait for the array to stop", error))? {
+            Ok(Changed::Yes) => self.wait_until_stopped(&mut left)?,
             // It was quiet already.
             Ok(Changed::No) => {}
             Err(error) => return Err(self.not_stopped(error)),
@@ -107,17 +114,13 @@ impl Serving {
         std::mem::take(&mut volumes.expect("no thread panics with the exports"))
     }
 
-    fn wait_until_stopped(&self, until: Instant) -> Result<(), ServeError> {
+    fn wait_until_stopped(&self, left: &mut Duration) -> Result<(), ServeError> {
         let lifecycle = self.lifecycle();
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            match lifecycle.recv_timeout(left) {
+            match answer_of(&self.threads.peers, &lifecycle, left) {
                 Ok(Lifecycle::Stopped) => return Ok(()),
                 Ok(Lifecycle::Started | Lifecycle::Failed(_)) => {}
-                Err(_) => {
-                    let source = io::Error::from(io::ErrorKind::TimedOut);
-                    return Err(ServeError::io("wait for the array to become quiet", source));
-                }
+                Err(error) => return Err(in_vain("wait for the array to become quiet", error)),
             }
         }
     }

@@ -10,6 +10,7 @@
 //! and a ublk device stays for the next daemon. Deliberately absent: choosing members (the caller
 //! scans) and time limits of commands.
 
+pub(crate) mod asking;
 pub(crate) mod counts;
 pub(crate) mod ending;
 pub(crate) mod placement;
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,7 @@ use crate::memory::buffers::Registered;
 use crate::memory::resident::{declare_io_flusher, have_stack_and_heap, lock_memory};
 use crate::memory::{self, Reserved};
 use crate::ring::{Ring, check_io_uring, no_io_uring};
+use crate::serve::asking::{ASK_PATIENCE, QUIET_PATIENCE, Unanswered, is_under_way, not_begun};
 use crate::serve::placement::{
     Pinning, Placed, Placement, bytes_of, memory_bytes, memory_for_strips, pin, stock_of_shard,
 };
@@ -58,7 +60,6 @@ use crate::serve::volumes::Served;
 use crate::spawn::{check_threads, spawn};
 use crate::thread::control::{Control, EventRecord, Lifecycle};
 use crate::thread::counters::Tally;
-use crate::thread::heartbeat::Heartbeat;
 use crate::thread::worker::{Worker, log_of};
 use crate::thread::{Threads, thread_name};
 
@@ -66,17 +67,8 @@ use crate::thread::{Threads, thread_name};
 const CLEAN_AFTER_MS: u64 = 2000;
 /// Data that moves to another shape: requests wait about as long as members take for so much.
 const WINDOW_BYTES: u64 = 4 << 20;
-/// How long a stop waits for the array to become quiet after it has agreed to stop: longer than
-/// members that do not answer are waited for (three deadlines and what belongs to them), tries
-/// included, with the deadline that the daemon gives them.
-const STOP_PATIENCE: Duration = Duration::from_secs(320);
 /// How long a process that ends for a panic lets its log be written.
 const LAST_LINE: Duration = Duration::from_millis(50);
-/// How long a question that the array answers at once may take: its thread waits for nothing.
-const ASK_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a command may take. The engine answers it when it is durable, which members that hang
-/// hold up until their deadlines.
-const COMMAND_PATIENCE: Duration = STOP_PATIENCE;
 /// How long a member that was replaced may take to be let go of.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -343,65 +335,6 @@ fn read_logs(devices: &Devices, all: &mut [Found]) {
 }
 
 impl Serving {
-    /// What the array's thread answers, if it has not ended and does so in time.
-    fn ask<T>(
-        &self,
-        patience: Duration,
-        question: impl FnOnce(Sender<T>) -> Mail,
-    ) -> Result<T, ServeError> {
-        let (sender, receiver) = channel();
-        self.threads.peers.array().post(question(sender));
-        let ended = |error| match error {
-            RecvTimeoutError::Timeout => ServeError::Silent,
-            RecvTimeoutError::Disconnected => ServeError::Ended,
-        };
-        receiver.recv_timeout(patience).map_err(ended)
-    }
-
-    /// Asks every thread for a sign that it still takes its mail.
-    pub fn heartbeat(&self) -> Heartbeat {
-        Heartbeat::ask(&self.threads.peers)
-    }
-
-    /// Everything that `show` tells.
-    ///
-    /// # Panics
-    /// If the array has been stopped meanwhile: see [`Serving::status_now`].
-    pub fn status(&self) -> Status {
-        self.status_now()
-            .expect("shard 0 answers for as long as its array is served")
-    }
-
-    /// The same for an array that another thread may stop meanwhile.
-    ///
-    /// # Errors
-    /// Its thread has ended, or does not answer.
-    pub fn status_now(&self) -> Result<Status, ServeError> {
-        self.status_within(ASK_PATIENCE)
-    }
-
-    /// The same, for a caller that waits no longer than this.
-    ///
-    /// # Errors
-    /// As of [`Serving::status_now`].
-    pub fn status_within(&self, patience: Duration) -> Result<Status, ServeError> {
-        self.ask(patience, Mail::Status)
-    }
-
-    /// The same, where every thread answers: what the array's own thread says of an array is not
-    /// all of it while another thread of it stands still.
-    ///
-    /// # Errors
-    /// As of [`Serving::status_now`]; also where any other thread does not answer.
-    pub fn status_of_all_within(&self, patience: Duration) -> Result<Status, ServeError> {
-        let (beats, until) = (self.heartbeat(), Instant::now() + patience);
-        let status = self.status_within(patience)?;
-        match beats.is_answered(until) {
-            true => Ok(status),
-            false => Err(ServeError::Silent),
-        }
-    }
-
     /// A look for the superblocks of a member, by what the array has open: see [`Device::look`].
     pub fn look_at(
         &self,
@@ -417,7 +350,8 @@ impl Serving {
     }
 
     /// Numbers a device and hands it over, for use in a [`Command::Add`] or [`Command::Replace`].
-    /// If the command is refused, hand it back with [`Serving::detach`].
+    /// If the command is refused, hand it back with [`Serving::detach`]; one of which the end is
+    /// not known ([`CommandError::Unfinished`]) may use it yet.
     ///
     /// # Errors
     /// No number is left.
@@ -432,21 +366,6 @@ impl Serving {
         for peer in self.threads.peers.iter() {
             peer.post(Mail::Release(device));
         }
-    }
-
-    /// Carries out a command.
-    pub fn command(&self, command: Command) -> Result<Changed, CommandError> {
-        self.ask(COMMAND_PATIENCE, |answer| Mail::Command(command, answer))
-            .unwrap_or_else(|error| Err(unanswered(&error)))
-    }
-
-    /// Whether it would carry out this command as things stand; nothing is done.
-    ///
-    /// # Errors
-    /// Why it would refuse.
-    pub fn preflight(&self, command: Command) -> Result<(), CommandError> {
-        self.ask(ASK_PATIENCE, |answer| Mail::Preflight(command, answer))
-            .unwrap_or_else(|error| Err(unanswered(&error)))
     }
 
     /// Whether it would grow now.
@@ -539,7 +458,7 @@ impl Serving {
     /// # Errors
     /// Why it would refuse them.
     pub fn may_join(&self, devices: &[DeviceInfo], joining: Joining) -> Result<(), CommandError> {
-        let status = self.status_now().map_err(|error| unanswered(&error))?;
+        let status = self.status_now().map_err(|error| not_begun(&error))?;
         if matches!(status.state, ArrayState::Failed | ArrayState::Stopped) {
             return Err(CommandError::NotServing);
         }
@@ -593,7 +512,7 @@ impl Serving {
     ) -> Result<Changed, CommandError> {
         let attached: Vec<DeviceId> = devices.iter().map(|new| new.device).collect();
         let done = self.command(command(devices));
-        if done.is_err() {
+        if done.as_ref().is_err_and(|error| !is_under_way(error)) {
             attached.into_iter().for_each(|device| self.detach(device));
         }
         done
@@ -700,13 +619,14 @@ impl ThreadStart {
         memory.is_allocated();
         threads.peers.array().post(Mail::Start);
         // Member I/O has deadlines, so the array comes to an end of its start.
-        match lifecycle_receiver.recv_timeout(STOP_PATIENCE) {
+        let mut patience = QUIET_PATIENCE;
+        match asking::answer_of(&threads.peers, &lifecycle_receiver, &mut patience) {
             Ok(Lifecycle::Started) => {}
             Ok(Lifecycle::Failed(FailCause::ListFull)) => return Err(ServeError::ListFull),
             Ok(Lifecycle::Failed(FailCause::NumbersExhausted)) => {
                 return Err(ServeError::NumbersExhausted);
             }
-            Err(RecvTimeoutError::Timeout) => return Err(ServeError::Silent),
+            Err(Unanswered::Stalled(stalled)) => return Err(ServeError::Silent(stalled)),
             Ok(Lifecycle::Failed(FailCause::MembersLost) | Lifecycle::Stopped) | Err(_) => {
                 return Err(ServeError::MembersFailed(crate::thread::control::out(
                     &event_receiver,
@@ -871,14 +791,6 @@ impl ThreadStart {
 /// The array has a thread too few.
 fn no_thread(error: io::Error) -> ServeError {
     ServeError::io("start the array's threads", error)
-}
-
-/// A command that was not answered.
-fn unanswered(error: &ServeError) -> CommandError {
-    match error {
-        ServeError::Silent => CommandError::Silent,
-        _ => CommandError::NotServing,
-    }
 }
 
 /// Whether the array may change its shape, as far as its members go.

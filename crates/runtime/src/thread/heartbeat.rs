@@ -5,14 +5,20 @@
 //! unless the kernel holds it: then it is in uninterruptible sleep, and killing the process does
 //! not end that either.
 //!
-//! Invariant: asking and looking never wait, but for a caller that names a moment. Deliberately
+//! Invariant: asking and looking never wait, but for a caller that says how long. Deliberately
 //! absent: what follows from silence.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
-use std::time::Instant;
+use std::time::Duration;
+
+use strake_engine::event::Stalled;
 
 use crate::mail::{Mail, Peers};
+
+/// Waits are counted in steps of this: one of them counts for no more, however long the process
+/// stood still in it.
+pub(crate) const STEP: Duration = Duration::from_millis(250);
 
 /// A question to every thread of an array.
 #[derive(Debug)]
@@ -44,13 +50,21 @@ impl Heartbeat {
         Heartbeat { peers, waiting }
     }
 
-    /// Whether every thread has answered, or has ended, by then.
-    pub(crate) fn is_answered(&self, until: Instant) -> bool {
-        let answers = |(_, answer): &(u16, Receiver<()>)| {
-            let left = until.saturating_duration_since(Instant::now());
-            answer.recv_timeout(left) != Err(RecvTimeoutError::Timeout)
-        };
-        self.waiting.iter().all(answers)
+    /// A thread that has neither answered nor ended when it was waited for so long.
+    pub(crate) fn still_after(&mut self, patience: Duration) -> Option<Stalled> {
+        let mut left = patience;
+        while let (Some((_, answer)), false) = (self.waiting.first(), left.is_zero()) {
+            let step = STEP.min(left);
+            match answer.recv_timeout(step) {
+                Err(RecvTimeoutError::Timeout) => left -= step,
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => drop(self.waiting.remove(0)),
+            }
+        }
+        self.silent().first().map(|one| Stalled {
+            thread: Some(one.thread),
+            in_kernel: one.in_kernel,
+            seconds: patience.as_secs(),
+        })
     }
 
     /// Threads that have not answered by now. One that has ended, or is about to, is not silent.

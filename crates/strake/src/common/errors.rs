@@ -367,7 +367,7 @@ catalogue! {
     /// Another change of the same array.
     ChangeUnderWay, "change-under-way", Refused,
         "wait until it has ended: strake events tells what happens to the array";
-    /// The array's thread hangs.
+    /// A thread of the array stands still.
     ArraySilent, "array-silent", Failed,
         "look at the kernel log for a device that hangs, and at the daemon's log";
     /// As many clients follow events as may.
@@ -643,7 +643,7 @@ fn code_of(error: &CommandError) -> Code {
         CommandError::TooManySpares => Code::TooManySpares,
         CommandError::OutOfRange => Code::SettingInvalid,
         CommandError::NotServing => Code::NotServing,
-        CommandError::Silent => Code::ArraySilent,
+        CommandError::Silent(_) | CommandError::Unfinished(_) => Code::ArraySilent,
         CommandError::Rebuilding => Code::Rebuilding,
         CommandError::DeviceFailed => Code::DeviceFailed,
         CommandError::NotKept => Code::NotKept,
@@ -803,7 +803,7 @@ impl From<ServeError> for Failure {
                 Failure::new(Code::DescriptorsShort, error.to_string())
             }
             ServeError::NoIoUring(_) => Failure::new(Code::NoIoUring, error.to_string()),
-            ServeError::Silent => Failure::new(Code::ArraySilent, error.to_string()),
+            ServeError::Silent(_) => Failure::new(Code::ArraySilent, error.to_string()),
             ServeError::Ended => Failure::new(Code::NotServing, error.to_string()),
             ServeError::FailedAtStop(_) => Failure::new(Code::DeviceFailed, error.to_string()),
             ServeError::NotStopped(refused) => Failure::new(code_of(&refused), error.to_string()),

@@ -1,9 +1,11 @@
-//! The daemon stands still, or its log does: arrays lose nothing by it.
+//! The daemon stands still, or a thread of it, or its log does: arrays lose nothing by it.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::hung::{spawn, within};
+use crate::manager;
 use crate::rig::{Rig, skipped};
 
 const NBD: &[&str] = &["--export", "nbd"];
@@ -269,4 +271,89 @@ fn a_log_on_a_full_file_system_holds_up_no_io_and_says_how_many_lines_it_lacks()
     let text = std::fs::read_to_string(&log).expect("reads");
     let said = said_to_lack(&text);
     assert!(said >= lacks, "{said} said of {lacks}: {text}");
+}
+
+/// Each of them took 320 s, in which no other change of the array was possible.
+#[test]
+fn a_thread_that_stands_still_is_named_soon_and_nothing_is_done() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let (files, other) = (rig.files(3), rig.files_called("o", 2));
+    let two = &["--export", "none", "--shards", "2"];
+    rig.create("data", "1", two, &files[..2]).ok();
+    rig.create("other", "1", two, &other).ok();
+    let Some(mut holder) = manager::hold(manager::thread(&rig, "strake-data-1")) else {
+        return skipped("no thread may be traced here");
+    };
+    let commands: [&[&str]; 6] = [
+        &["fail", "data", "0"],
+        &["fail", "data", "0", "--dry-run"],
+        &["stop", "data"],
+        &["stop", "data", "--dry-run"],
+        &["add", "data", &files[2]],
+        &["set", "data", "rebuild_priority=70"],
+    ];
+    for command in commands {
+        let begun = Instant::now();
+        let refused = within(&rig, 60, command);
+        let refused = refused.refused(1, "array-silent");
+        assert!(begun.elapsed() < Duration::from_secs(25), "{command:?}");
+        let found = refused.json_error()["found"].to_string();
+        let named = "thread 1 of the array has not answered for ";
+        assert!(
+            found.contains(named) && !found.contains("has begun"),
+            "{command:?}: {found}"
+        );
+    }
+    assert_eq!(rig.show("data")["state"], "unresponsive");
+    within(&rig, 30, &["fail", "other", "0"]).ok();
+    // What the error advises: the daemon ends in time, and the array comes back as it was.
+    let pid = rig.daemon_pid().to_string();
+    let asked = Command::new("kill").arg(&pid).status();
+    assert!(asked.is_ok_and(|status| status.success()));
+    let begun = Instant::now();
+    rig.until("the next daemon to have a place", || {
+        let lock = std::fs::File::open(rig.dir().join("lock")).expect("there");
+        let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        rustix::fs::flock(&lock, operation).is_ok()
+    });
+    assert!(begun.elapsed() < Duration::from_secs(35));
+    // Of a thread that was killed it is told, before its process is gone.
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends");
+    rig.stop_daemon();
+    rig.start_daemon();
+    rig.until_state("data", "optimal");
+    within(&rig, 30, &["fail", "data", "0"]).ok();
+    within(&rig, 30, &["stop", "data"]).ok();
+    rig.stop_daemon();
+}
+
+/// Threads had no time to answer, and were said to stand still.
+#[test]
+fn a_daemon_that_stood_still_says_nothing_of_its_threads() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let two = &["--export", "none", "--shards", "2"];
+    rig.create("data", "1", two, &rig.files(2)).ok();
+    let pid = rig.daemon_pid().to_string();
+    let signal = |which: &str| {
+        let sent = Command::new("kill").args([which, &pid]).status();
+        assert!(sent.is_ok_and(|status| status.success()));
+    };
+    let Some(mut holder) = manager::hold(manager::thread(&rig, "strake-data-1")) else {
+        return skipped("no thread may be traced here");
+    };
+    // The command waits for the thread, and the daemon stands still for longer than that wait.
+    let fail = spawn(&rig, &["fail", "data", "0"]);
+    std::thread::sleep(Duration::from_secs(1));
+    signal("-STOP");
+    std::thread::sleep(Duration::from_secs(12));
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends");
+    signal("-CONT");
+    let _ = fail.wait_with_output().expect("works");
+    // Its client may have given up; the daemon has not.
+    rig.until_state("data", "degraded");
+    rig.stop_daemon();
 }

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use strake_engine as engine;
 use strake_engine::Geometry;
 use strake_engine::event::{
-    ArrayState, Changed, Command, EventKind, MemberState, MemberStatus, RegionCounts, Status,
+    ArrayState, Changed, Command, CommandError, EventKind, MemberState, MemberStatus, RegionCounts,
+    Status,
 };
 use strake_engine::units::DeviceId;
 use strake_format::{ArrayName, ArrayUuid, MemberUuid, Past, Superblock};
@@ -840,6 +841,10 @@ impl Running {
     pub(crate) fn command(&self, command: Command) -> Result<bool, Failure> {
         self.with(|s| Ok(s.command(command)? == Changed::Yes))
     }
+    /// Refuses where one of its threads stands still.
+    pub(crate) fn turns(&self) -> Result<(), Failure> {
+        self.with(|s| Ok(s.turns()?))
+    }
     /// Whether it would carry out a command, which does nothing.
     pub(crate) fn preflight(&self, command: Command) -> Result<(), Failure> {
         self.with(|s| Ok(s.preflight(command)?))
@@ -854,7 +859,8 @@ impl Running {
         let changed = self.with(|s| {
             let id = s.attach(device)?;
             let done = s.command(make(id));
-            if done.is_err() {
+            let unknown = matches!(done, Err(CommandError::Unfinished(_)));
+            if done.is_err() && !unknown {
                 s.detach(id);
             }
             Ok(done? == Changed::Yes)

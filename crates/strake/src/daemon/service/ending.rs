@@ -50,6 +50,8 @@ impl Service {
         };
         let name = running.name();
         let name = name.as_str();
+        // Else it would be out of service, with devices that stay busy, as after a kill.
+        running.turns()?;
         running.not_in_use()?;
         if dry_run {
             return Ok(outcome(name, false, "would stop"));

@@ -1,0 +1,201 @@
+//! What an array is asked, and how long its answer is waited for.
+//!
+//! A thread that waits for members takes its mail, so one that does not is lost or held by the
+//! kernel (`thread::heartbeat`), and what it is to do may take for ever. A command is not begun
+//! while one stands still; where one comes to stand still under it, the caller is told soon.
+//!
+//! Invariants:
+//! * Every wait has a bound, and what is told names the thread.
+//! * Waits are counted in steps. However long the whole process stood still (SIGSTOP) costs one
+//!   step: when it goes on, the threads have time to answer before anything is said of them.
+//!
+//! Deliberately absent: what is done about a thread that stands still.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use strake_engine::event::{Changed, Command, CommandError, Stalled, Status};
+
+use crate::error::ServeError;
+use crate::mail::{Mail, Peers};
+use crate::serve::Serving;
+use crate::thread::heartbeat::{Heartbeat, STEP};
+
+/// How long the array may take to become quiet, or to make a command durable: longer than members
+/// that do not answer are waited for (three deadlines and what belongs to them), tries included,
+/// with the deadline that the daemon gives them.
+pub(super) const QUIET_PATIENCE: Duration = Duration::from_secs(320);
+/// How long a question that the array answers at once may take: its thread waits for nothing.
+pub(super) const ASK_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a thread may stand still under what has begun.
+const STILL_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    /// The thread that was asked has ended.
+    Ended,
+    /// What does not come to an end.
+    Stalled(Stalled),
+}
+
+impl From<Unanswered> for ServeError {
+    fn from(unanswered: Unanswered) -> ServeError {
+        match unanswered {
+            Unanswered::Ended => ServeError::Ended,
+            Unanswered::Stalled(stalled) => ServeError::Silent(stalled),
+        }
+    }
+}
+
+/// Waits for what threads of an array do, for as long as all of them turn and `left` lasts, of
+/// which the wait takes what it needs.
+pub(super) fn answer_of<T>(
+    peers: &Peers,
+    answer: &Receiver<T>,
+    left: &mut Duration,
+) -> Result<T, Unanswered> {
+    let all = *left;
+    // Threads are asked where the answer is not there at once.
+    let (mut beats, mut still_for) = (None::<Heartbeat>, Duration::ZERO);
+    loop {
+        let step = STEP.min(*left);
+        match answer.recv_timeout(step) {
+            Ok(answer) => return Ok(answer),
+            Err(RecvTimeoutError::Disconnected) => return Err(Unanswered::Ended),
+            Err(RecvTimeoutError::Timeout) => *left -= step,
+        }
+        let still = beats
+            .as_mut()
+            .and_then(|beats| beats.silent().first().copied());
+        match still {
+            Some(_) => still_for += step,
+            None => (beats, still_for) = (Some(Heartbeat::ask(peers)), Duration::ZERO),
+        }
+        if still_for >= STILL_PATIENCE || left.is_zero() {
+            let waited = if still.is_some() { still_for } else { all };
+            return Err(Unanswered::Stalled(Stalled {
+                thread: still.map(|one| one.thread),
+                in_kernel: still.is_some_and(|one| one.in_kernel),
+                seconds: waited.as_secs(),
+            }));
+        }
+    }
+}
+
+/// A command that was not begun, since the array was not to be heard.
+pub(super) fn not_begun(error: &ServeError) -> CommandError {
+    match error {
+        ServeError::Silent(stalled) => CommandError::Silent(*stalled),
+        _ => CommandError::NotServing,
+    }
+}
+
+/// Whether a command may be carried out yet, although its caller has an error.
+pub(super) fn is_under_way(error: &CommandError) -> bool {
+    matches!(error, CommandError::Unfinished(_))
+}
+
+impl Serving {
+    /// A question to the array's thread.
+    fn post<T>(&self, question: impl FnOnce(Sender<T>) -> Mail) -> Receiver<T> {
+        let (sender, receiver) = channel();
+        self.threads.peers.array().post(question(sender));
+        receiver
+    }
+
+    /// What the array's thread answers at once, if it has not ended and turns.
+    pub(super) fn ask<T>(
+        &self,
+        mut patience: Duration,
+        question: impl FnOnce(Sender<T>) -> Mail,
+    ) -> Result<T, ServeError> {
+        let answer = self.post(question);
+        Ok(answer_of(&self.threads.peers, &answer, &mut patience)?)
+    }
+
+    /// What the array's threads answer to a question that is posted to its first one.
+    pub(super) fn outcome<T>(
+        &self,
+        left: &mut Duration,
+        question: impl FnOnce(Sender<T>) -> Mail,
+    ) -> Result<T, Unanswered> {
+        let answer = self.post(question);
+        answer_of(&self.threads.peers, &answer, left)
+    }
+
+    /// Asks every thread for a sign that it still takes its mail.
+    pub fn heartbeat(&self) -> Heartbeat {
+        Heartbeat::ask(&self.threads.peers)
+    }
+
+    /// Whether all its threads turn.
+    ///
+    /// # Errors
+    /// One does not, and nothing was asked of it.
+    pub fn turns(&self) -> Result<(), CommandError> {
+        let still = self.heartbeat().still_after(ASK_PATIENCE);
+        still.map_or(Ok(()), |stalled| Err(CommandError::Silent(stalled)))
+    }
+
+    /// Everything that `show` tells.
+    ///
+    /// # Panics
+    /// If the array has been stopped meanwhile: see [`Serving::status_now`].
+    pub fn status(&self) -> Status {
+        self.status_now()
+            .expect("shard 0 answers for as long as its array is served")
+    }
+
+    /// The same for an array that another thread may stop meanwhile.
+    ///
+    /// # Errors
+    /// Its thread has ended, or does not answer.
+    pub fn status_now(&self) -> Result<Status, ServeError> {
+        self.status_within(ASK_PATIENCE)
+    }
+
+    /// The same, for a caller that waits no longer than this.
+    ///
+    /// # Errors
+    /// As of [`Serving::status_now`].
+    pub fn status_within(&self, patience: Duration) -> Result<Status, ServeError> {
+        self.ask(patience, Mail::Status)
+    }
+
+    /// The same, where every thread answers: what the array's own thread says of an array is not
+    /// all of it while another thread of it stands still.
+    ///
+    /// # Errors
+    /// As of [`Serving::status_now`]; also where any other thread does not answer.
+    pub fn status_of_all_within(&self, patience: Duration) -> Result<Status, ServeError> {
+        match self.heartbeat().still_after(patience) {
+            Some(stalled) => Err(ServeError::Silent(stalled)),
+            None => self.status_within(patience),
+        }
+    }
+
+    /// Carries out a command.
+    ///
+    /// # Errors
+    /// Why it was refused, or failed; also that a thread stands still.
+    pub fn command(&self, command: Command) -> Result<Changed, CommandError> {
+        self.turns()?;
+        let mut left = QUIET_PATIENCE;
+        match self.outcome(&mut left, |answer| Mail::Command(command, answer)) {
+            Ok(done) => done,
+            Err(Unanswered::Stalled(stalled)) => Err(CommandError::Unfinished(stalled)),
+            Err(Unanswered::Ended) => Err(CommandError::NotServing),
+        }
+    }
+
+    /// Whether it would carry out this command as things stand; nothing is done.
+    ///
+    /// # Errors
+    /// Why it would refuse.
+    pub fn preflight(&self, command: Command) -> Result<(), CommandError> {
+        self.turns()?;
+        self.ask(ASK_PATIENCE, |answer| Mail::Preflight(command, answer))
+            .unwrap_or_else(|error| Err(not_begun(&error)))
+    }
+}
