@@ -28,10 +28,14 @@
 //! as it is until the array has decided ([`MemberIos::judged`]): completed if the kernel answers
 //! first, abandoned, or waited for by another deadline.
 //!
+//! **A write that its device has no space for** is reported in the same way ([`full`]), and tried
+//! again until there is space or the array has decided.
+//!
 //! Deliberately absent: which errors are worth a repetition, and how often, and which late member
 //! is given up (the engine decides), and cancellation (a device that hangs ignores it).
 
 mod entries;
+mod full;
 pub(crate) mod limiter;
 mod merge;
 pub(crate) mod raw;
@@ -220,6 +224,8 @@ struct Flight {
     pauses: Option<IoError>,
     /// What it failed with is told then, if its device is still there.
     verdict_at: Option<Time>,
+    /// Its device has no space for it: it is tried again then; never, before the array decides.
+    full: Option<Time>,
     /// Others go with it.
     merged: Option<Box<Merged>>,
     room: Room,
@@ -243,6 +249,8 @@ pub(crate) struct MemberIos {
     pulse: Pulse,
     /// An array decides about I/Os that are overdue.
     is_judged: bool,
+    /// It serves: its own writes wait for space, too.
+    serves: bool,
     /// Devices with I/Os that became overdue, and the further deadlines that those have had.
     overdue: Vec<(DeviceId, u32)>,
     retry_policy: RetryPolicy,
@@ -278,6 +286,7 @@ impl MemberIos {
             timeout,
             pulse: Pulse::of_deadline(timeout.as_nanos() as u64, Time(0)),
             is_judged: false,
+            serves: false,
             overdue: Vec::new(),
             retry_policy: RetryPolicy::new(timeout.as_nanos() as u64),
             pausing: 0,
@@ -438,6 +447,7 @@ impl MemberIos {
             retry: None,
             pauses: None,
             verdict_at: None,
+            full: None,
             merged: None,
             room,
         });
@@ -500,7 +510,7 @@ impl MemberIos {
             }
             flight.verdict_at = Some(at);
         } else {
-            return false;
+            return !over && self.waits_for_space(place, error);
         }
         (flight.pauses, flight.due) = (Some(error), NEVER);
         (flight.reported, flight.rounds) = (false, 0);
@@ -519,8 +529,12 @@ impl MemberIos {
             }
             let lost = !attached.contains_key(&flight.id) || flight.device.is_gone();
             let over = flight.verdict_at.is_some_and(|at| now >= at);
-            let again =
-                flight.verdict_at.is_none() && flight.retry.is_some_and(|t| now >= t.again_at);
+            let again = match flight.full {
+                Some(at) => now >= at,
+                None => {
+                    flight.verdict_at.is_none() && flight.retry.is_some_and(|t| now >= t.again_at)
+                }
+            };
             if lost || over || again {
                 due.push((place, flight.file, !again || lost));
             }
@@ -530,7 +544,8 @@ impl MemberIos {
             let error = flight.pauses.take().expect("it was just seen to pause");
             self.pausing -= 1;
             if !ends {
-                if let Some(retry) = &mut flight.retry {
+                let full = flight.full.take();
+                if let Some(retry) = flight.retry.as_mut().filter(|_| full.is_none()) {
                     retry.tries += 1;
                 }
                 self.begin(ring, place, file, now);
@@ -674,11 +689,7 @@ impl MemberIos {
             // Of a device that is not there any more there is nothing to decide.
             if self.is_judged && !flight.device.is_gone() {
                 if !std::mem::replace(&mut flight.reported, true) {
-                    let known = self.overdue.iter_mut().find(|(id, _)| *id == flight.id);
-                    match known {
-                        Some((_, rounds)) => *rounds = flight.rounds.max(*rounds),
-                        None => self.overdue.push((flight.id, flight.rounds)),
-                    }
+                    report(&mut self.overdue, flight.id, flight.rounds);
                 }
                 continue;
             }
@@ -692,12 +703,14 @@ impl MemberIos {
     /// The array has decided about I/Os of this device that are overdue.
     pub(crate) fn judged(
         &mut self,
+        ring: &mut Ring,
         device: DeviceId,
         verdict: Verdict,
         now: Time,
         finished: &mut Vec<Finished>,
     ) {
         let ran = self.pulse.ran(now);
+        self.judged_full(ring, device, verdict, now, finished);
         for (_, flight) in self.flights.iter_mut() {
             if flight.id != device || !flight.reported || flight.abandoned {
                 continue;
@@ -765,6 +778,14 @@ impl Drop for MemberIos {
             // Writes of zeros among them use this memory.
             std::mem::forget(self.zeros.clone());
         }
+    }
+}
+
+/// A device has an I/O that the array is to decide about.
+fn report(overdue: &mut Vec<(DeviceId, u32)>, device: DeviceId, rounds: u32) {
+    match overdue.iter_mut().find(|(id, _)| *id == device) {
+        Some((_, most)) => *most = rounds.max(*most),
+        None => overdue.push((device, rounds)),
     }
 }
 

@@ -355,7 +355,12 @@ fn an_io_that_outlasts_its_deadline_is_answered_and_keeps_its_buffer() {
 }
 
 /// Starts an I/O, and has the kernel's answer replaced by an error.
-fn fail_once(bench: &mut Bench, kind: IoKind, repeats: Repeats, errno: i32) -> Option<Completion> {
+pub(super) fn fail_once(
+    bench: &mut Bench,
+    kind: IoKind,
+    repeats: Repeats,
+    errno: i32,
+) -> Option<Completion> {
     let now = bench.clock.now();
     fail_at(bench, kind, repeats, errno, now)
 }
@@ -378,7 +383,7 @@ fn fail_at(
     over.pop().map(|(_, completion)| completion)
 }
 
-fn write_of(byte: u8) -> IoKind {
+pub(super) fn write_of(byte: u8) -> IoKind {
     let mut data = Buf::zeroed(8192);
     data.bytes_mut().fill(byte);
     let data = Slice::new(data, 0, 8192);
@@ -667,16 +672,24 @@ fn an_io_of_an_array_is_given_up_when_the_array_says_so_and_not_before() {
     assert_eq!(look(&mut bench, 600), Some((ID, 0)));
     assert_eq!(look(&mut bench, 700), None, "reported once");
     let at = begun.plus_ms(700);
-    bench.ios.judged(ID, Verdict::WaitOn, at, &mut Vec::new());
+    bench
+        .ios
+        .judged(&mut bench.ring, ID, Verdict::WaitOn, at, &mut Vec::new());
     assert_eq!(look(&mut bench, 1100), None);
     assert_eq!(look(&mut bench, 1300), Some((ID, 1)));
     let mut over = Vec::new();
     let at = begun.plus_ms(1300);
+    bench.ios.judged(
+        &mut bench.ring,
+        DeviceId(77),
+        Verdict::GiveUp,
+        at,
+        &mut over,
+    );
+    assert!(over.is_empty());
     bench
         .ios
-        .judged(DeviceId(77), Verdict::GiveUp, at, &mut over);
-    assert!(over.is_empty());
-    bench.ios.judged(ID, Verdict::GiveUp, at, &mut over);
+        .judged(&mut bench.ring, ID, Verdict::GiveUp, at, &mut over);
     assert_eq!(over.len(), 1);
     assert_eq!(over[0].1.result, Err(IoError::TimedOut));
     let (place, result) = bench.reap();

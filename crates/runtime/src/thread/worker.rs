@@ -351,7 +351,8 @@ impl Worker {
         let _ = self.ring.wait(Some(Duration::ZERO));
         self.reap(now);
         let mut finished = std::mem::take(&mut self.work.finished);
-        self.ios.judged(device, verdict, now, &mut finished);
+        self.ios
+            .judged(&mut self.ring, device, verdict, now, &mut finished);
         self.take_back();
         for one in finished.drain(..) {
             self.complete(now, one);
@@ -473,6 +474,9 @@ impl Worker {
                 self.judged(now, device, verdict);
             }
             other => {
+                if matches!(other, ArrayOutput::Started) {
+                    self.ios.array_serves();
+                }
                 let control = self.control.as_mut().expect("the array spoke");
                 control.carry_out(&self.clock, other, &self.devices);
             }

@@ -226,6 +226,116 @@ fn clients_that_say_nothing_keep_nobody_from_the_api() {
 }
 
 #[test]
+/// Each of them cost the next client 11 ms: behind 3000 the daemon was said to be silent.
+#[test]
+fn a_crowd_of_clients_that_say_nothing_is_passed_at_once() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let crowd = "import socket, sys, resource\n\
+                 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n\
+                 resource.setrlimit(resource.RLIMIT_NOFILE, (min(4000, hard), hard))\n\
+                 def one():\n s = socket.socket(socket.AF_UNIX)\n s.connect(sys.argv[1])\n\
+                 \x20return s\n\
+                 all = [one() for n in range(3000)]\n\
+                 print('there', flush=True)\nsys.stdin.read()\n";
+    let mut crowd = Command::new("python3")
+        .args(["-c", crowd])
+        .arg(rig.dir().join("api.sock"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 runs");
+    let begun = Instant::now();
+    let mut said = String::new();
+    let out = crowd.stdout.take().expect("piped");
+    let read = BufReader::new(out).read_line(&mut said);
+    if read.is_err() || said != "there\n" {
+        return rig::skipped("python3, or so many descriptors, cannot be had here");
+    }
+    within(&rig, 60, &["show"]).ok();
+    assert!(
+        begun.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        begun.elapsed()
+    );
+    drop(crowd.stdin.take());
+    crowd.wait().expect("it ends");
+}
+
+/// The daemon was said to be silent.
+#[test]
+fn a_command_for_which_no_descriptor_is_left_is_told_so_and_answered_when_one_is() {
+    let mut rig = Rig::new();
+    rig.start_daemon_limited("-n 64", &[]);
+    let follow = |_| {
+        let mut stream = UnixStream::connect(rig.dir().join("api.sock")).ok()?;
+        let request = b"GET /v1/events?follow=true HTTP/1.1\r\nhost: strake\r\n\r\n";
+        stream.write_all(request).ok()?;
+        Some(stream)
+    };
+    let followers: Vec<UnixStream> = (0..60).filter_map(follow).collect();
+    rig.until("no descriptor to be left", || {
+        within(&rig, 60, &["status"]).code != 0
+    });
+    let told = within(&rig, 60, &["show"]).refused(4, "descriptors-short");
+    let found = told.json_error()["found"].to_string();
+    assert!(found.contains("limit 64"), "{found}");
+    drop(followers);
+    rig.until("descriptors", || within(&rig, 60, &["show"]).code == 0);
+    rig.stop_daemon();
+}
+
+/// One member after the other was put out, until the array had failed.
+#[test]
+fn members_on_a_full_file_system_stay_and_their_writes_wait_for_room() {
+    if !rig::is_root() || !rig::has("qemu-io") {
+        return rig::skipped("a small file system needs root, and the load qemu-io");
+    }
+    let mut rig = Rig::new();
+    let options = ["-t", "tmpfs", "-o", "size=24m"];
+    let Some(mount) = crate::devices::Mount::of(&options, "tmpfs", &rig.path("small")) else {
+        return;
+    };
+    rig.start_daemon();
+    for level in ["5", "1"] {
+        let files: Vec<String> = (0..3)
+            .map(|n| rig.file(&format!("small/{level}-{n}"), 64 << 20))
+            .collect();
+        rig.create("data", level, &["--export", "nbd"], &files).ok();
+        let uri = format!("nbd+unix:///?socket={}", rig.nbd("data").display());
+        let load = Command::new("qemu-io")
+            .args(["-f", "raw", "-c", "write -P 7 0 40M", "-c", "flush", &uri])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("works");
+        let before = rig.log().matches("no space for a write").count();
+        rig.until("writes to wait", || {
+            rig.log().matches("no space for a write").count() > before
+        });
+        std::thread::sleep(Duration::from_secs(8));
+        let shown = rig.show("data");
+        assert_eq!(shown["state"], "optimal", "{shown}");
+        let remount = |size: &str| {
+            let mut command = Command::new("mount");
+            let command = command.args(["-o", &format!("remount,size={size}"), &mount.point]);
+            assert!(command.status().expect("works").success());
+        };
+        remount("400m");
+        let written = load.wait_with_output().expect("works");
+        let said = String::from_utf8_lossy(&written.stdout).into_owned();
+        assert!(said.contains("wrote 41943040"), "{said}");
+        rig.qemu_io("data", &["read -P 7 0 40M"]);
+        assert_eq!(rig.show("data")["state"], "optimal");
+        within(&rig, 60, &["stop", "data"]).ok();
+        within(&rig, 60, &["destroy", "data", "--yes"]).ok();
+        files
+            .iter()
+            .for_each(|f| fs::remove_file(f).expect("there"));
+        remount("24m");
+    }
+    rig.stop_daemon();
+}
+
 fn a_terminal_that_goes_does_not_end_the_daemon() {
     let mut rig = Rig::new();
     rig.start_daemon();
