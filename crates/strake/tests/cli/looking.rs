@@ -292,6 +292,52 @@ fn doctor_finds_what_an_array_lacks_and_nothing_when_it_has_it() {
     assert_eq!(json["unchecked"][0]["check"], "daemon", "{json}");
 }
 
+/// Nothing told of it before something was lost.
+#[test]
+fn doctor_tells_of_a_state_folder_without_room_or_inodes_until_there_is_some() {
+    let mut rig = Rig::new();
+    let small = rig.dir().display().to_string();
+    let options = ["-t", "tmpfs", "-o", "size=32m,nr_inodes=200,mode=700"];
+    let Some(_mount) = crate::devices::Mount::of(&options, "tmpfs", &small) else {
+        return;
+    };
+    rig.start_daemon();
+    let found = |severity: &str| {
+        let run = rig.run(&["doctor"]);
+        let json = run.json();
+        let all = json["findings"].as_array().expect("findings").clone();
+        let is = |f: &&Value| f["check"] == "state-folder";
+        let one = all.iter().find(is).map(|f| {
+            assert_eq!(f["severity"], severity, "{f}");
+            assert!(f["cure"].to_string().contains(&small), "{f}");
+            f["found"].to_string()
+        });
+        (one, run.code)
+    };
+    assert_eq!(found("none").0, None);
+    let ballast = format!("{small}/ballast");
+    let room = std::fs::File::create(&ballast).expect("made");
+    let filled = std::io::copy(&mut std::io::repeat(1), &mut &room);
+    assert!(filled.is_err(), "it is full");
+    let (said, code) = found("critical");
+    assert!(said.expect("a finding").contains("0 B left"));
+    assert_eq!(code, 10);
+    room.set_len(24 << 20).expect("works");
+    assert!(found("warning").0.is_some());
+    drop(room);
+    std::fs::remove_file(&ballast).expect("works");
+    assert_eq!(found("none").0, None);
+    let files = || (0..200).map(|n| format!("{small}/f{n}"));
+    let made = files().take_while(|f| std::fs::File::create(f).is_ok());
+    assert!(made.count() < 200);
+    let (said, _) = found("critical");
+    assert!(said.expect("a finding").contains("0 inodes left"));
+    // What is advised.
+    files().for_each(|f| drop(std::fs::remove_file(f)));
+    assert_eq!(found("none").0, None);
+    rig.stop_daemon();
+}
+
 #[test]
 fn a_drive_with_two_names_is_told_once_as_what_it_is_used_for() {
     let mut rig = Rig::new();

@@ -195,9 +195,9 @@ pub(crate) enum Command {
     ///
     /// Looks at drives (PCIe link, NUMA node, firmware, write cache, units of writes, discards), at
     /// arrays (state, spares, schedule of scrubs, unreadable blocks and the room in their list), at
-    /// the kernel and its ublk, the clock, and the memory lock and limits of the daemon. Changes
-    /// nothing. Exit status 10 where a finding is a warning or critical. Without a daemon it looks
-    /// at drives and kernel alone, and says so.
+    /// the kernel and its ublk, the clock, the memory lock and limits of the daemon, and the room
+    /// in the file system of its folder. Changes nothing. Exit status 10 where a finding is a
+    /// warning or critical. Without a daemon it looks at drives and kernel alone, and says so.
     Doctor,
     /// Watch arrays, members, jobs, latencies and events on a terminal
     ///

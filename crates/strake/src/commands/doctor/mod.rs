@@ -9,6 +9,7 @@
 
 mod alerts;
 mod arrays;
+mod folders;
 mod health;
 mod host;
 mod members;
@@ -100,6 +101,7 @@ pub(crate) fn run(context: &Context) -> Ended {
         &seats,
         &mut report,
     );
+    folders::check(&context.dir, &mut report);
     report
         .findings
         .sort_by_key(|finding| std::cmp::Reverse(finding.severity));

@@ -194,12 +194,17 @@ impl Dir {
         }
     }
 
+    /// The folders that all others lie in.
+    pub(crate) fn roots(&self) -> Vec<&Path> {
+        let mut folders = vec![self.here.as_path(), &self.lasting];
+        folders.dedup();
+        folders
+    }
+
     /// Refuses folders on a file system that takes no change: what is begun there does not end, and
     /// neither does the process that began it.
     pub(crate) fn takes_changes(&self) -> Result<(), Failure> {
-        let mut folders = vec![&self.here, &self.lasting];
-        folders.dedup();
-        for folder in folders {
+        for folder in self.roots() {
             if !answering::takes_changes(folder) {
                 let shown = folder.display();
                 let found = format!("the file system of {shown} takes no change: no answer");
