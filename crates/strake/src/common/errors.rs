@@ -369,10 +369,15 @@ catalogue! {
         "wait until it has ended: strake events tells what happens to the array";
     /// A thread of the array stands still.
     ArraySilent, "array-silent", Failed,
-        "look at the kernel log for a device that hangs, and at the daemon's log";
+        "look at the kernel log for a device that hangs; where the thread does not go on, end the \
+         daemon and start it again: the array comes back as after a kill";
     /// As many clients follow events as may.
     TooManyFollowers, "too-many-followers", Refused,
         "end one of them, or ask again and again: strake events, GET /v1/events?since=N";
+    /// Each connection of the API is busy.
+    TooManyClients, "too-many-clients", Refused,
+        "end clients of the API that do not read their answers, or follow events (ss -xp | grep \
+         api.sock names them), and try again";
     /// Without a session of the console.
     NoSession, "no-session", Refused,
         "run strake console again, and open the link that it prints";

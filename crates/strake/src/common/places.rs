@@ -28,12 +28,14 @@ impl Idle {
     pub(crate) fn remove(&self, connection: &Arc<Notify>) {
         self.lock().retain(|other| !Arc::ptr_eq(other, connection));
     }
-    /// Closes the one that has been idle longest.
-    pub(crate) fn close_one(&self) {
+    /// Closes the one that has been idle longest; false where none is idle.
+    pub(crate) fn close_one(&self) -> bool {
         let mut idle = self.lock();
-        if !idle.is_empty() {
+        let any = !idle.is_empty();
+        if any {
             idle.remove(0).notify_one();
         }
+        any
     }
 }
 
@@ -66,14 +68,16 @@ impl Drop for Busy {
 
 /// A place for one more connection: idle ones are closed for it.
 pub(crate) async fn place(places: &Arc<Semaphore>, idle: &Idle) -> OwnedSemaphorePermit {
+    if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+        return place;
+    }
     loop {
-        let free = Arc::clone(places).acquire_owned();
-        if let Ok(place) = tokio::time::timeout(Duration::from_millis(1), free).await {
-            return place.expect("nobody closes it");
-        }
         idle.close_one();
         // One that is closed lets go at once; where all are busy, one may become idle.
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        let free = Arc::clone(places).acquire_owned();
+        if let Ok(place) = tokio::time::timeout(Duration::from_millis(10), free).await {
+            return place.expect("nobody closes it");
+        }
     }
 }
 

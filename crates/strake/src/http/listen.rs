@@ -5,10 +5,15 @@
 //! that does not send the body in time is answered 408 and closed. Where all places are taken, the
 //! connection that has gone longest without a whole request is closed for the next client. Streams
 //! of events have half of the places ([`FOLLOWERS_MAX`]), so that answers find one. A failure to
-//! accept ends nothing. Deliberately absent: a bound for answers; a stream of events lasts as long
-//! as its client wants.
+//! accept ends nothing.
+//!
+//! A client for which there is no place, since all are busy, or no descriptor is told so: one
+//! descriptor is kept for that. Deliberately absent: a bound for answers; a stream of events lasts
+//! as long as its client wants.
 
 use std::convert::Infallible;
+use std::fs::File;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +28,9 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::UnixListener;
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::common::errors::{Code, Failure};
@@ -40,14 +47,96 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(5);
 const BODY_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a body: what the routes take.
 const BODY_BYTES_MAX: usize = 2 << 20;
-/// How long nothing is accepted after that failed: no descriptor is left, most likely.
+/// How long nothing is accepted after that failed.
 const PAUSE: Duration = Duration::from_millis(200);
+/// How long a client waits for a place where all are busy: short of what a command waits for.
+const PLACE_PATIENCE: Duration = Duration::from_secs(3);
+/// The same while others were turned away.
+const NEXT_PATIENCE: Duration = Duration::from_millis(100);
+/// How long one that is turned away may take for its request.
+const LAST_PATIENCE: Duration = Duration::from_millis(100);
+
+/// A descriptor that is kept.
+fn kept() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+/// Nobody could be accepted. Where no descriptor is left, that of an idle connection is taken for
+/// the next client, or the one that is kept for telling it.
+async fn not_accepted(
+    listener: &UnixListener,
+    error: &io::Error,
+    idle: &Idle,
+    kept_back: &mut Option<File>,
+) {
+    if idle.close_one() {
+        // It lets go at once.
+        return tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let errno = Errno::from_io_error(error);
+    let none_left = [Errno::MFILE, Errno::NFILE].map(Some).contains(&errno);
+    if none_left && kept_back.take().is_some() {
+        let next = tokio::time::timeout(PAUSE, listener.accept()).await;
+        if let Ok(Ok((stream, _))) = next {
+            turn_away(stream, no_descriptor(error)).await;
+        }
+    } else {
+        tokio::time::sleep(PAUSE).await;
+    }
+    if kept_back.is_none() {
+        *kept_back = kept();
+    }
+}
+
+fn no_descriptor(error: &io::Error) -> Failure {
+    let limit = getrlimit(Resource::Nofile).current;
+    let limit = limit.map_or_else(|| "no limit".to_owned(), |limit| format!("limit {limit}"));
+    let found =
+        format!("the daemon has no file descriptor left for a connection ({limit}): {error}");
+    Failure::new(Code::DescriptorsShort, found)
+}
+
+fn no_place() -> Failure {
+    let seconds = PLACE_PATIENCE.as_secs();
+    let found = format!(
+        "all {CONNECTIONS_MAX} connections of the API are busy, and none has ended for {seconds} s"
+    );
+    Failure::new(Code::TooManyClients, found)
+}
+
+/// Tells a client why it is not answered, if its request comes soon.
+async fn turn_away(stream: UnixStream, failure: Failure) {
+    let body = serde_json::to_vec(&failure.json()).unwrap_or_default();
+    let head = format!(
+        "HTTP/1.1 {} \r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n",
+        failure.code.http(),
+        body.len()
+    );
+    let said = [head.into_bytes(), body].concat();
+    let answered = async {
+        stream.readable().await?;
+        stream.try_write(&said)?;
+        // A client that still sends its request may not read what it was told before that is over.
+        let mut request = [0; 4096];
+        loop {
+            stream.readable().await?;
+            match stream.try_read(&mut request) {
+                Ok(0) => return Ok(()),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
+        }
+    };
+    let _: Result<io::Result<()>, _> = tokio::time::timeout(LAST_PATIENCE, answered).await;
+}
 
 /// Serves until it is dropped.
 pub(crate) async fn serve(listener: UnixListener, app: Router) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let idle = Idle::default();
-    let mut told = false;
+    let (mut told, mut kept_back) = (false, kept());
+    let mut patience = PLACE_PATIENCE;
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -55,13 +144,17 @@ pub(crate) async fn serve(listener: UnixListener, app: Router) {
                 if !std::mem::replace(&mut told, true) {
                     tracing::warn!(%error, "the API accepts nobody for a while");
                 }
-                idle.close_one();
-                tokio::time::sleep(PAUSE).await;
+                not_accepted(&listener, &error, &idle, &mut kept_back).await;
                 continue;
             }
         };
-        told = false;
-        let place = places::place(&places, &idle).await;
+        let place = tokio::time::timeout(patience, places::place(&places, &idle)).await;
+        let Ok(place) = place else {
+            patience = NEXT_PATIENCE;
+            turn_away(stream, no_place()).await;
+            continue;
+        };
+        (told, patience) = (false, PLACE_PATIENCE);
         let (app, idle) = (app.clone(), idle.clone());
         tokio::spawn(async move {
             let end = Arc::new(Notify::new());
@@ -131,4 +224,54 @@ fn refused(status: StatusCode, found: String) -> Response {
     let close = HeaderValue::from_static("close");
     answer.headers_mut().insert(header::CONNECTION, close);
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    const REQUEST: &[u8] = b"GET /quick HTTP/1.1\r\nhost: s\r\nconnection: close\r\n\r\n";
+
+    async fn answer_to(socket: &std::path::Path, request: &[u8]) -> String {
+        let mut stream = UnixStream::connect(socket).await.expect("connects");
+        stream.write_all(request).await.expect("written");
+        let mut text = Vec::new();
+        let read = stream.read_to_end(&mut text);
+        let read = tokio::time::timeout(Duration::from_secs(20), read).await;
+        read.expect("in time").expect("reads");
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// They waited for as long as the others took, and their daemon was said to be silent.
+    #[test]
+    fn where_all_places_are_busy_the_next_client_is_told_so_and_served_when_one_is_free() {
+        let runtime = crate::common::process::runtime().expect("runtime");
+        let temporary = tempfile::tempdir().expect("temporary folder");
+        let socket = temporary.path().join("api.sock");
+        runtime.block_on(async {
+            let listener = UnixListener::bind(&socket).expect("bound");
+            let app = Router::new()
+                .route("/quick", axum::routing::get(async || "quick"))
+                .route("/never", axum::routing::get(std::future::pending::<&str>));
+            tokio::spawn(serve(listener, app));
+            let never = b"GET /never HTTP/1.1\r\nhost: s\r\n\r\n";
+            let mut busy = Vec::new();
+            for _ in 0..CONNECTIONS_MAX {
+                let mut stream = UnixStream::connect(&socket).await.expect("connects");
+                stream.write_all(never).await.expect("written");
+                busy.push(stream);
+            }
+            for _ in 0..3 {
+                let answer = answer_to(&socket, REQUEST).await;
+                assert!(answer.starts_with("HTTP/1.1 409"), "{answer}");
+                assert!(answer.contains("too-many-clients"), "{answer}");
+                assert!(answer.contains("all 128 connections"), "{answer}");
+            }
+            drop(busy.pop());
+            let answer = answer_to(&socket, REQUEST).await;
+            assert!(answer.ends_with("quick"), "{answer}");
+        });
+    }
 }

@@ -1,11 +1,12 @@
 //! What a daemon may not have on this machine is refused by name, and takes nothing else down.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::hung::within;
 use crate::rig::{self, Rig};
@@ -225,7 +226,6 @@ fn clients_that_say_nothing_keep_nobody_from_the_api() {
     drop(silent);
 }
 
-#[test]
 /// Each of them cost the next client 11 ms: behind 3000 the daemon was said to be silent.
 #[test]
 fn a_crowd_of_clients_that_say_nothing_is_passed_at_once() {
@@ -336,6 +336,7 @@ fn members_on_a_full_file_system_stay_and_their_writes_wait_for_room() {
     rig.stop_daemon();
 }
 
+#[test]
 fn a_terminal_that_goes_does_not_end_the_daemon() {
     let mut rig = Rig::new();
     rig.start_daemon();
