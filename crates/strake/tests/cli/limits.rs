@@ -250,6 +250,7 @@ fn a_crowd_of_clients_that_say_nothing_is_passed_at_once() {
     let out = crowd.stdout.take().expect("piped");
     let read = BufReader::new(out).read_line(&mut said);
     if read.is_err() || said != "there\n" {
+        crowd.wait().expect("it ends");
         return rig::skipped("python3, or so many descriptors, cannot be had here");
     }
     within(&rig, 60, &["show"]).ok();
