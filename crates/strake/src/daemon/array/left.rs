@@ -16,7 +16,7 @@ use strake_format::{ArrayUuid, VolumeUuid};
 use strake_runtime::UblkDevices;
 
 use crate::common::errors::{Code, Failure};
-use crate::daemon::array::running;
+use crate::daemon::array::users;
 use crate::daemon::state::{ArrayRecord, Dir};
 
 /// How long a look at the users of a device may take: longer than the wait for a process that only
@@ -77,7 +77,7 @@ pub(crate) fn of(uuid: &[u8; 16], remembered: Option<u32>) -> Result<Vec<u32>, F
         Ok(None) => Ok(Vec::new()),
         Ok(Some(mut devices)) => Ok(devices.of(UblkDevices::tag(uuid), remembered)?),
         // A user without the right to ask has none that is not remembered.
-        Err(failure) => match remembered.filter(|&id| running::ublk_exists(id)) {
+        Err(failure) => match remembered.filter(|&id| users::ublk_exists(id)) {
             Some(_) => Err(failure.into()),
             None => Ok(Vec::new()),
         },
@@ -133,7 +133,7 @@ pub(crate) fn user(id: u32) -> Option<String> {
     let (found, user) = channel();
     let look = move || {
         // Nobody may wait any more.
-        let _ = found.send(running::opener_of_ublk(id));
+        let _ = found.send(users::opener_of_ublk(id));
     };
     let silent = || format!("/dev/ublkb{id} does not answer");
     if let Err(error) = strake_runtime::spawn_thread("look", look) {
@@ -233,7 +233,7 @@ pub(crate) fn forget_gone(record: &mut ArrayRecord, array: ArrayUuid) -> bool {
         Ok(there) => there.contains(&id),
         Err(failure) => {
             tracing::warn!(%failure, id, "it is not known whether the ublk device is gone");
-            running::ublk_exists(id)
+            users::ublk_exists(id)
         }
     };
     let before = record.volumes.len();

@@ -8,3 +8,4 @@ pub(crate) mod opening;
 pub(crate) mod running;
 pub(crate) mod seats;
 pub(crate) mod unserved;
+pub(crate) mod users;

@@ -28,7 +28,6 @@ use crate::api::{ArrayJson, ExplainJson, SetAsideJson};
 use crate::common::errors::{Code, Failure};
 use crate::common::quoted;
 use crate::common::size;
-use crate::common::uses;
 use crate::daemon::array::emptied;
 use crate::daemon::array::left;
 use crate::daemon::array::left::{Before, LeftDevice};
@@ -36,6 +35,7 @@ use crate::daemon::array::links;
 use crate::daemon::array::opening;
 use crate::daemon::array::opening::Opened;
 use crate::daemon::array::seats::Keeper;
+use crate::daemon::array::users;
 use crate::daemon::events;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::rounds::Rounds;
@@ -82,10 +82,6 @@ impl Default for Limits {
         }
     }
 }
-
-/// The daemon waits so long for a process that has a block device open only to look at it, as udev
-/// does.
-const LOOKING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// An array that has not answered for so long is shown as one that does not. `strake status` waits
 /// 5 s for its daemon, and Prometheus 10 s.
@@ -586,54 +582,6 @@ fn rename(serving: &Serving, dir: &Dir, name: &ArrayName) -> Result<Changed, Fai
     Ok(changed)
 }
 
-/// Whether the kernel has such a block device.
-pub(crate) fn ublk_exists(id: u32) -> bool {
-    Path::new(&format!("/sys/class/block/ublkb{id}")).exists()
-}
-
-/// What keeps a ublk device busy.
-pub(crate) fn user_of_ublk(id: u32) -> Option<String> {
-    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-    let rdev = std::fs::metadata(format!("/dev/ublkb{id}")).ok()?.rdev();
-    if let Some(point) = uses::mounted(rdev) {
-        return Some(format!("/dev/ublkb{id} is mounted on {point}"));
-    }
-    let holders = uses::holders(rdev);
-    if !holders.is_empty() {
-        let holders = holders.join(", ");
-        return Some(format!("/dev/ublkb{id} is held by {holders}"));
-    }
-    // Mounts in other mount namespaces are not seen above, but they hold the device exclusively.
-    let exclusive = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(rustix::fs::OFlags::EXCL.bits() as i32)
-        .open(format!("/dev/ublkb{id}"));
-    let busy = exclusive.is_err_and(|e| e.kind() == std::io::ErrorKind::ResourceBusy);
-    let user = || match uses::of(Path::new(&format!("/dev/ublkb{id}"))) {
-        Some(used) => format!("/dev/ublkb{id} is {used}"),
-        None => format!("/dev/ublkb{id} is in use"),
-    };
-    busy.then(user)
-}
-
-/// The same, and processes that only have it open, as virtual machines and databases do: for
-/// commands that take data away. A process that only looks at it, like udev, is waited for.
-pub(crate) fn opener_of_ublk(id: u32) -> Option<String> {
-    use std::os::unix::fs::MetadataExt;
-    let rdev = std::fs::metadata(format!("/dev/ublkb{id}")).ok()?.rdev();
-    let since = Instant::now();
-    loop {
-        if let Some(found) = user_of_ublk(id) {
-            return Some(found);
-        }
-        let opener = uses::opener(rdev)?;
-        if since.elapsed() > LOOKING_PATIENCE {
-            return Some(format!("/dev/ublkb{id} is open in {opener}"));
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 /// What is served, for as long as somebody asks it something.
 fn asked(serving: &Mutex<Option<Arc<Serving>>>) -> Option<Arc<Serving>> {
     let serving = serving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -952,7 +900,7 @@ impl Running {
     }
     /// The same, for a caller that holds it.
     pub(crate) fn free(&self, serving: &Serving) -> Result<(), Failure> {
-        let own = serving.export().ublk().and_then(opener_of_ublk);
+        let own = serving.export().ublk().and_then(users::opener_of_ublk);
         match own.or_else(|| self.volume_user(serving)) {
             Some(found) => {
                 Err(Failure::new(Code::ArrayInUse, found).cure("unmount or close it first"))

@@ -32,9 +32,9 @@ use crate::common::size;
 use crate::common::time::{after_1970, rfc3339};
 use crate::daemon::array::left;
 use crate::daemon::array::links;
-use crate::daemon::array::running;
 use crate::daemon::array::running::Running;
 use crate::daemon::array::unserved::Unserved;
+use crate::daemon::array::users;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::{Service, outcome};
 use crate::daemon::state::{ArrayRecord, Dir};
@@ -500,7 +500,7 @@ fn volume_in_use(serving: &Serving, volume: &Volume) -> Result<(), Failure> {
     let Some(export) = serving.volume_export(volume.uuid) else {
         return Ok(());
     };
-    let user = export.ublk().and_then(running::opener_of_ublk);
+    let user = export.ublk().and_then(users::opener_of_ublk);
     let clients = serving.volume_clients(volume.uuid);
     let clients = (clients > 0).then(|| {
         let are = size::verb(clients, "is", "are");
@@ -621,7 +621,7 @@ impl Running {
         };
         let exports = table.volumes.iter();
         let exports = exports.filter_map(|v| serving.volume_export(v.uuid)?.ublk());
-        exports.into_iter().find_map(running::opener_of_ublk)
+        exports.into_iter().find_map(users::opener_of_ublk)
     }
 
     /// Takes away the names of volumes' devices, before these go.
