@@ -88,20 +88,22 @@ fn twice(found: &FoundArray) -> Option<(&FoundMember, &FoundMember)> {
     })
 }
 
+/// A device with what its superblock says of it.
+fn told(m: &FoundMember) -> String {
+    let sb = &m.image.superblock;
+    let slot = m.slot();
+    let slot = slot.map_or_else(|| "spare".to_owned(), |slot| format!("slot {slot}"));
+    format!(
+        "{} ({slot}, epoch {}, generation {})",
+        m.path.display(),
+        sb.epoch.0,
+        sb.generation.0
+    )
+}
+
 /// The refusal of an array with two such devices, which names both and what starts it.
 fn refused(found: &FoundArray) -> Option<Failure> {
     let (first, second) = twice(found)?;
-    let told = |m: &FoundMember| {
-        let sb = &m.image.superblock;
-        let slot = m.slot();
-        let slot = slot.map_or_else(|| "spare".to_owned(), |slot| format!("slot {slot}"));
-        format!(
-            "{} ({slot}, epoch {}, generation {})",
-            m.path.display(),
-            sb.epoch.0,
-            sb.generation.0
-        )
-    };
     let what = format!(
         "{} and {} carry the same member: one is a copy of the other",
         told(first),
@@ -169,23 +171,15 @@ pub(crate) fn conflict(found: &FoundArray) -> Option<Failure> {
     if found.readiness() != Readiness::Conflicting {
         return None;
     }
-    let path = |member: MemberUuid| {
-        let path = found.path_of(member);
-        path.map_or_else(|| member.to_string(), |path| path.display().to_string())
+    let device = |member: MemberUuid| {
+        let mut usable = found.usable();
+        let device = usable.find(|m| m.image.superblock.member == member);
+        device.map_or_else(|| member.to_string(), told)
     };
     Some(match error {
         SelectError::DuplicateMember { .. } => refused(found).unwrap_or_else(|| error.into()),
-        SelectError::SplitBrain {
-            first,
-            first_epoch,
-            second,
-            second_epoch,
-        } => {
-            let what = format!(
-                "{} (epoch {first_epoch}) and {} (epoch {second_epoch}) went on apart",
-                path(first),
-                path(second)
-            );
+        SelectError::SplitBrain { first, second, .. } => {
+            let what = format!("{} and {} went on apart", device(first), device(second));
             let sides = [first, second].map(|member| side_of(found, member));
             let commands: Vec<String> = sides.iter().filter_map(|s| start_of(s)).collect();
             let failure = Failure {
