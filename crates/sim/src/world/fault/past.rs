@@ -259,6 +259,8 @@ impl World {
             self.drives[drive].ssd.rot(0, &bytes);
             self.drives[drive].ssd.faults.latent.clear();
             self.metadata.forget(drive);
+            // Images that were taken since are of another branch, which is refused as that.
+            self.pasts.forget(drive);
         }
     }
 
