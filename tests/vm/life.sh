@@ -66,6 +66,50 @@ scenario_thin_multipath() {
     for n in thin pool paths; do dmsetup remove --retry "$n"; done
 }
 
+# Swap lies on the array, the daemon's log and what is written lie in memory that can be swapped, and next to nothing is
+# free; a drive is pulled meanwhile. What comes back from swap is what was written.
+scenario_swap() {
+    local dev writer
+    daemon_start
+    create data 5 -- 0 1 2
+    dev=$(device data)
+    mkswap "$dev"
+    swapon "$dev"
+    user mount -t tmpfs -o size=400m swapped "$MNT"
+    leave_free 200
+    BSSPLIT=64k/100 verified "$MNT/swapped" 320m 3 --direct=0 --ioengine=psync &
+    writer=$!
+    wait_for 240 "the first pages in swap" swapped_mib 32
+    host unplug 2
+    wait_for 60 "a word of the lost drive" degraded_or_said
+    wait $writer || fail "what was swapped is not what was written"
+    say "free at the end: $(memory MemFree) MiB; in swap: $(($(memory SwapTotal) - $(memory SwapFree))) MiB"
+    same "$(show data .state)" degraded "the state"
+    leave_free 3000
+    swapoff "$dev"
+    user umount "$MNT"
+    strake stop data
+}
+
+memory() { awk -v name="$1:" '$1 == name { print int($2 / 1024) }' /proc/meminfo; }
+
+swapped_mib() { [ $(($(memory SwapTotal) - $(memory SwapFree))) -ge "$1" ]; }
+
+# leave_free MIB: huge pages take all else.
+leave_free() {
+    local huge
+    echo 3 >/proc/sys/vm/drop_caches
+    huge=$(cat /proc/sys/vm/nr_hugepages)
+    huge=$((huge + ($(memory MemAvailable) - $1) / 2))
+    echo $((huge > 0 ? huge : 0)) >/proc/sys/vm/nr_hugepages
+    say "available: $(memory MemAvailable) MiB"
+}
+
+lay_anew_more() {
+    echo 0 >/proc/sys/vm/nr_hugepages
+    swapoff -a
+}
+
 # udev with the rules of the package; the guest has no package.
 udev_start() {
     mkdir -p /run/udev/rules.d

@@ -18,7 +18,7 @@ mod calls;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use io_uring::types::{SubmitArgs, Timespec};
@@ -30,6 +30,9 @@ pub(crate) use calls::Open;
 
 /// Entries of the submission queue. What does not fit waits in the backlog.
 const ENTRIES: u32 = 1024;
+/// Pieces of memory that one request is of, at most: of many short ones enough are left to be
+/// worked on side by side.
+pub(crate) const PIECES_MOST: usize = 8;
 /// Places for registered files: members, spares and their successors.
 const FILES: u32 = 1024;
 /// The kernel registers at most this many buffers (IORING_MAX_REG_BUFFERS).
@@ -217,6 +220,40 @@ impl Ring {
             }
         }
         self
+    }
+
+    /// Has the kernel take memory for as many requests at once as the queue holds, and keep it. It
+    /// takes some for each higher peak; a thread whose array is to write pages back cannot wait for
+    /// that.
+    ///
+    /// # Errors
+    /// There is no memory for them, and the ring cannot be used.
+    pub(crate) fn with_requests(mut self) -> io::Result<Ring> {
+        // Reads wait for a pipe that nothing is written to, and end with it.
+        let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let mut byte = 0u8;
+        let piece = libc::iovec {
+            iov_base: (&raw mut byte).cast(),
+            iov_len: 1,
+        };
+        let pieces = [piece; PIECES_MOST];
+        let fd = types::Fd(read.as_raw_fd());
+        let entry = opcode::Readv::new(fd, pieces.as_ptr(), PIECES_MOST as u32).build();
+        let entries = vec![entry; ENTRIES as usize];
+        // SAFETY: no read finds anything that it could write to the byte; the list is read when
+        // they are submitted.
+        let pushed = unsafe { self.ring.submission().push_multiple(&entries) };
+        pushed.expect("the queue of a new ring is empty");
+        self.ring.submit()?;
+        drop(write);
+        let mut left = entries.len();
+        while left > 0 {
+            match self.ring.submit_and_wait(1) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => left -= self.ring.completion().count(),
+            }
+        }
+        Ok(self)
     }
 
     /// [`Ring::new`], which waits a moment where the memory of rings that were closed is not given
@@ -575,6 +612,18 @@ mod tests {
         places.sort_unstable();
         places.dedup();
         assert_eq!(places.len(), total as usize);
+    }
+
+    #[test]
+    fn a_ring_whose_requests_were_had_is_empty() {
+        let mut ring = Ring::new().and_then(Ring::with_requests).expect("a ring");
+        // SAFETY: a no-op names no memory.
+        unsafe { ring.push(Token::Member(7), opcode::Nop::new().build()) };
+        ring.wait(Some(Duration::from_secs(5))).expect("wait");
+        let mut reaped = Vec::new();
+        ring.reap(&mut reaped);
+        let tokens: Vec<_> = reaped.iter().map(|one| one.token).collect();
+        assert_eq!(tokens, [Token::Member(7)]);
     }
 
     #[test]

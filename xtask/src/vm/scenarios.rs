@@ -117,6 +117,10 @@ pub(crate) const BOOTS: [Boot; 17] = [
                 "members on dm-thin and dm-multipath come back, and destroy wipes them",
             ),
             scenario(
+                "swap",
+                "swap on the array, next to no memory free: a drive is pulled",
+            ),
+            scenario(
                 "udev",
                 "the package's rules: links of arrays, volumes and file systems; marks of members",
             ),

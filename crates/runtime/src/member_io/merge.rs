@@ -24,13 +24,11 @@ use io_uring::opcode;
 use strake_engine::buffers::PAGE;
 
 use super::*;
-use crate::ring::Pushed;
+use crate::ring::{PIECES_MOST, Pushed};
 
 /// Bytes that go as one, at most (and no more than a request to the device can carry): drives are
 /// at their full speed with less, and a reader waits for all of it.
 const BYTES_MOST: usize = 256 << 10;
-/// I/Os that go as one, at most: of many short ones enough are left to be worked on side by side.
-const PIECES_MOST: usize = 8;
 
 /// The newest read or write that a device was given, which a neighbour may join.
 #[derive(Debug)]

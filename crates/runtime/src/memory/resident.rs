@@ -11,8 +11,10 @@
 //! The kernel's threads for I/O that would block are had elsewhere, too: reads and writes are
 //! refused instead (`member_io::room`), and another thread submits calls (`ring::calls`).
 //!
-//! Deliberately absent: what the kernel allocates for each I/O, in io_uring and in a device's
-//! driver. Not all of that has a pool.
+//! What io_uring keeps for requests is had at the start as well (`Ring::with_requests`).
+//!
+//! Deliberately absent: what the block layer and a device's driver allocate for each I/O. The block
+//! layer has pools for it; not every driver has.
 
 use std::fs;
 use std::hint::black_box;

@@ -738,8 +738,8 @@ impl ThreadStart {
         let of_queue = |stock| ublk::QueueMemory::new(stock).ok_or_else(|| short(stock));
         let queue_memory = self.queue_stock.as_ref().map(of_queue).transpose()?;
         let client_memory = self.client_memory[usize::from(index.0)].clone();
-        let ring = Ring::made_soon().map_err(|error| no_io_uring(&error))?;
-        let ring = ring.with_calls();
+        let ring = Ring::made_soon().and_then(Ring::with_requests);
+        let ring = ring.map_err(|error| no_io_uring(&error))?.with_calls();
         let pools: Vec<&[(usize, usize)]> = [
             Some(pool.addresses()),
             queue_memory.as_ref().map(ublk::QueueMemory::addresses),

@@ -291,28 +291,34 @@ fn a_member_from_the_future_of_older_images_is_refused_by_that_name() {
     }
 }
 
+/// Two arrays of one past, stopped. Their next sessions draw different numbers.
+fn branches(draft: Draft, again: Draft) -> [Scenario; 2] {
+    let both = [draft, again].map(|draft| {
+        let mut array = draft.start();
+        array.fill().rest().stop();
+        array
+    });
+    let [mut first, second] = both;
+    let drive = second.drive(1);
+    let bytes = |array: &Scenario| array.world.ssd(drive).bytes().to_vec();
+    assert!(bytes(&first) == bytes(&second), "one past");
+    first.world.assemble(false).expect("it could start");
+    [first, second]
+}
+
 /// All members are put back to what they were, and the array goes on a second time: the superblocks
 /// of both times have the same numbers. A member of the first time was believed beside those of the
 /// second.
 #[test]
 fn a_member_of_another_branch_of_one_past_is_not_believed() {
     for (draft, again) in drafts().into_iter().zip(drafts()) {
-        let mut first = draft.start();
-        let mut second = again.start();
-        for array in [&mut first, &mut second] {
-            array.fill().rest();
-        }
+        let [mut first, mut second] = branches(draft, again);
         let drive = second.drive(1);
-        first.stop();
-        second.stop();
-        let bytes = |array: &Scenario| array.world.ssd(drive).bytes().to_vec();
-        assert!(bytes(&first) == bytes(&second), "one past");
-        // The next session draws another number.
-        first.world.assemble(false).expect("it could start");
         for (array, requests) in [(&mut first, 30), (&mut second, 20)] {
             array.start().write(requests).rest().stop();
         }
-        second.world.ssd_mut(drive).rot(0, &bytes(&first));
+        let bytes = first.world.ssd(drive).bytes().to_vec();
+        second.world.ssd_mut(drive).rot(0, &bytes);
         for force in [false, true] {
             let refused = second.refused(force);
             let split = StartError::Select(SelectError::SplitBrain {
@@ -346,15 +352,8 @@ fn a_member_of_another_branch_of_one_past_is_not_believed() {
 #[test]
 fn a_copy_of_another_branch_in_place_of_a_member_that_serves_is_out() {
     for (draft, again) in drafts().into_iter().zip(drafts()) {
-        let mut first = draft.start();
-        let mut second = again.start();
-        for array in [&mut first, &mut second] {
-            array.fill().rest();
-        }
+        let [mut first, mut second] = branches(draft, again);
         let drive = second.drive(1);
-        first.stop();
-        second.stop();
-        first.world.assemble(false).expect("it could start");
         for array in [&mut first, &mut second] {
             array.start().sleep();
         }

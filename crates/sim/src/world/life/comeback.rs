@@ -530,13 +530,7 @@ impl World {
         }
         let rest: Vec<usize> = all.into_iter().filter(|d| !first.contains(d)).collect();
         self.show_only(&rest);
-        self.launch()?;
-        self.wait("the rest starts", |world| world.serves())?;
-        for drive in first {
-            if let Some(id) = self.offer(drive) {
-                self.wait("the answer", |world| world.answer_to(id).is_some())?;
-            }
-        }
+        self.start_and_offer("the rest starts", first)?;
         self.stop()?;
         self.keep_only(&rest);
         self.start_again()
@@ -551,17 +545,23 @@ impl World {
         self.go_apart(images, &apart);
         self.oracle = before;
         self.show_only(&older);
-        self.launch()?;
-        self.wait("the older part starts", |world| world.serves())?;
-        for drive in apart {
-            if let Some(id) = self.offer(drive) {
-                self.wait("the answer", |world| world.answer_to(id).is_some())?;
-            }
-        }
+        self.start_and_offer("the older part starts", apart)?;
         self.stop()?;
         self.are_given_up();
         self.keep_only(&older);
         self.start_again()
+    }
+
+    /// What is shown starts, and others are offered to it.
+    fn start_and_offer(&mut self, what: &str, others: Vec<usize>) -> SimResult {
+        self.launch()?;
+        self.wait(what, |world| world.serves())?;
+        for drive in others {
+            if let Some(id) = self.offer(drive) {
+                self.wait("the answer", |world| world.answer_to(id).is_some())?;
+            }
+        }
+        Ok(())
     }
 
     fn show_only(&mut self, members: &[usize]) {
