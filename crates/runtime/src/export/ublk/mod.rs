@@ -78,12 +78,20 @@ fn patience_of(command: Command) -> Duration {
     }
 }
 
+/// Where the kernel says which program gets it a module.
+const MODPROBE: &str = "/proc/sys/kernel/modprobe";
+
 /// Asks for the driver's module, once in the life of the process: a kernel that has none has none
-/// later either. The program is the kernel's own choice, by its absolute path.
+/// later either.
 fn ask_for_module() {
     static ASKED: Once = Once::new();
-    ASKED.call_once(|| {
-        let program = std::fs::read_to_string("/proc/sys/kernel/modprobe").unwrap_or_default();
+    ask_once(&ASKED, Path::new(MODPROBE));
+}
+
+/// The same. The program is the kernel's own choice, by its absolute path.
+fn ask_once(asked: &Once, choice: &Path) {
+    asked.call_once(|| {
+        let program = std::fs::read_to_string(choice).unwrap_or_default();
         let program = Path::new(program.trim());
         if !program.is_absolute() {
             return;
@@ -672,6 +680,28 @@ mod tests {
     use crate::mail::{Mailbox, Peers};
     use strake_engine::Geometry;
     use strake_format::Level;
+
+    #[test]
+    fn the_module_is_asked_for_once_by_the_program_that_the_kernel_names() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let (program, calls, choice) = (at("modprobe"), at("calls"), at("choice"));
+        let script = format!("#!/bin/sh\necho \"$@\" >> {}\nexit 1\n", calls.display());
+        std::fs::write(&program, script).expect("written");
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).expect("may run");
+        std::fs::write(&choice, "modprobe\n").expect("written");
+        ask_once(&Once::new(), &choice);
+        assert!(!calls.exists(), "no program is looked for by its name");
+        std::fs::write(&choice, format!("{}\n", program.display())).expect("written");
+        let asked = Once::new();
+        for _ in 0..3 {
+            ask_once(&asked, &choice);
+        }
+        let calls = std::fs::read_to_string(calls).expect("it was called");
+        assert_eq!(calls, "-q ublk_drv\n");
+    }
 
     fn target(k: usize, m: usize, strip: u64) -> Target {
         let geometry = Geometry {
