@@ -285,3 +285,35 @@ fn what_was_wiped_before_is_not_named_as_what_still_carries_a_superblock() {
         assert!(!told.contains("still carry"), "{done}");
     }
 }
+
+/// Which members were wiped was forgotten when the array was taken back.
+#[test]
+fn what_was_wiped_stays_known_of_an_array_that_is_taken_back() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(3);
+    rig.create("data", "1", &["--export", "none"], &devices)
+        .ok();
+    let uuid = rig.show("data")["uuid"]
+        .as_str()
+        .expect("a uuid")
+        .to_owned();
+    rig.run(&["stop", "data"]).ok();
+    fs::rename(&devices[2], rig.path("away")).expect("unplugged");
+    rig.run(&["destroy", "data", "--yes"]).ok();
+    fs::rename(rig.path("away"), &devices[2]).expect("plugged");
+    for device in &devices[..2] {
+        fs::remove_file(device).expect("its drive is used elsewhere");
+    }
+    rig.run(&["start", &uuid]).refused(4, "array-destroyed");
+    let started = rig.run(&["start", "--force", &uuid, "--export", "none"]);
+    assert!([0, 5].contains(&started.code), "{started:?}");
+    assert_eq!(rig.show(&uuid)["state"], "degraded");
+    rig.run(&["stop", &uuid]).ok();
+    let started = rig.run(&["start", &uuid, "--export", "none"]);
+    assert!([0, 5].contains(&started.code), "{started:?}");
+    rig.run(&["stop", &uuid]).ok();
+    let done = rig.run(&["destroy", &uuid, "--yes"]).ok().json();
+    assert_eq!(done["what"], "1 superblock wiped", "{done}");
+    rig.run(&["start", &uuid]).refused(3, "array-not-found");
+}

@@ -29,8 +29,9 @@ use crate::drives::make::Taken;
 #[derive(Serialize, Deserialize)]
 struct DestroyedRecord {
     name: String,
-    /// RFC 3339.
-    date: String,
+    /// RFC 3339; none where it was taken back since: then it is not destroyed.
+    #[serde(default)]
+    date: Option<String>,
     /// Members that were wiped then, or before.
     #[serde(default)]
     wiped: Vec<String>,
@@ -54,7 +55,7 @@ impl Dir {
         let date = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
         let record = DestroyedRecord {
             name: name.to_string(),
-            date: date.to_string(),
+            date: Some(date.to_string()),
             wiped: all,
         };
         let file = self.destroyed_file(array);
@@ -88,7 +89,7 @@ impl Dir {
 
     /// When an array was destroyed here, if it was.
     pub(crate) fn date_destroyed(&self, array: ArrayUuid) -> Option<String> {
-        Some(self.destroyed_record(array)?.date)
+        self.destroyed_record(array)?.date
     }
 
     fn destroyed_record(&self, array: ArrayUuid) -> Option<DestroyedRecord> {
@@ -136,10 +137,25 @@ impl Dir {
         }
     }
 
-    /// It serves again.
+    /// It serves again. Which members were wiped stays known: the next time that it is destroyed
+    /// these are not said to carry anything.
     pub(crate) fn not_destroyed_any_more(&self, array: ArrayUuid) {
-        // Of most arrays there is none.
-        let _ = files::remove(&self.destroyed_file(array));
+        let Some(record) = self.destroyed_record(array) else {
+            // Of most arrays there is none.
+            return;
+        };
+        if record.date.is_none() {
+            return;
+        }
+        let file = self.destroyed_file(array);
+        let record = DestroyedRecord {
+            date: None,
+            ..record
+        };
+        if let Err(error) = state::replace(&file, &record) {
+            tracing::warn!(%error, "which members were wiped is not remembered");
+            let _ = files::remove(&file);
+        }
     }
 
     /// Tells of a stopped array when it was destroyed: then it does not start as it is.
