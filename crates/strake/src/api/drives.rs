@@ -170,6 +170,10 @@ pub(crate) struct ExamineJson {
     pub(crate) data_bytes: u64,
     pub(crate) epoch: u64,
     pub(crate) generation: u64,
+    /// Which starts of the array wrote which generations, the newest first: branches of one history
+    /// number their superblocks alike, and their sessions have different numbers.
+    #[serde(default)]
+    pub(crate) sessions: Vec<SessionJson>,
     pub(crate) clean: bool,
     pub(crate) copies: Vec<CopyJson>,
     pub(crate) slots: Vec<SlotJson>,
@@ -193,6 +197,16 @@ pub(crate) struct ExamineArrayJson {
     /// Its data moves to another shape, or stands half-way; `null` where it does not.
     #[serde(default)]
     pub(crate) moving: Option<MovingJson>,
+}
+
+/// One start of the array, as its superblocks know it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct SessionJson {
+    /// Its number, drawn at random, in hexadecimal digits; `null` in place of those that are not
+    /// known any more.
+    pub(crate) session: Option<String>,
+    pub(crate) first_generation: u64,
+    pub(crate) last_generation: u64,
 }
 
 /// A superblock copy.

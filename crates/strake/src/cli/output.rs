@@ -698,6 +698,17 @@ fn found_text(array: &ScanJson) -> String {
     )
 }
 
+/// Which sessions wrote which generations, a line each.
+fn sessions(all: &[SessionJson]) -> String {
+    let labels = std::iter::once("  sessions  ").chain(std::iter::repeat("            "));
+    let lines = labels.zip(all).map(|(label, session)| {
+        let by = session.session.as_deref().unwrap_or("sessions not known");
+        let (first, last) = (session.first_generation, session.last_generation);
+        format!("{label}generation {first}..{last} by {by}\n")
+    });
+    lines.collect()
+}
+
 /// One member.
 pub(crate) fn examine(e: &ExamineJson) -> String {
     let role = e
@@ -732,6 +743,7 @@ pub(crate) fn examine(e: &ExamineJson) -> String {
         e.regions.need_sync,
         e.regions.damaged_pages,
     );
+    text.push_str(&sessions(&e.sessions));
     if let Some(m) = &a.moving {
         text.push_str(&format!("  moved     {}\n", moving(m)));
     }

@@ -460,6 +460,17 @@ pub(crate) fn region_in(
     page.states.get(region as usize % per_page).copied()
 }
 
+/// Its sessions, the newest first.
+fn sessions(sb: &Superblock) -> Vec<SessionJson> {
+    let mut last = sb.generation.0;
+    let told = |session: &Session| SessionJson {
+        session: (session.number != 0).then(|| format!("{:08x}", session.number)),
+        first_generation: session.first.0,
+        last_generation: std::mem::replace(&mut last, session.first.0 - 1),
+    };
+    sb.sessions.iter().map(told).collect()
+}
+
 /// One member, offline.
 pub(crate) fn examine(image: &MemberImage) -> ExamineJson {
     let sb = &image.superblock;
@@ -506,6 +517,7 @@ pub(crate) fn examine(image: &MemberImage) -> ExamineJson {
         data_bytes: sb.layout.data_bytes,
         epoch: sb.epoch.0,
         generation: sb.generation.0,
+        sessions: sessions(sb),
         clean: sb.clean,
         copies: image
             .copies

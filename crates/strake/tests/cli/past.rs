@@ -123,6 +123,22 @@ fn a_member_of_another_branch_is_refused_and_the_advised_start_reads_b() {
             generation(&files[1]),
             "the same numbers"
         );
+        let sessions = |file: &String| {
+            let examined = rig.run(&["examine", file]).ok().json();
+            examined["sessions"].as_array().expect("a list").clone()
+        };
+        let (ours, others) = (sessions(&files[0]), sessions(&files[1]));
+        assert_ne!(ours[0]["session"], others[0]["session"], "{ours:?}");
+        assert_eq!(ours[0]["last_generation"], generation(&files[0]));
+        assert_eq!(ours[1..], others[1..], "what they have in common");
+        let text = rig.command().args(["examine", &files[0]]).output();
+        let text = String::from_utf8_lossy(&text.expect("runs").stdout).into_owned();
+        let number = ours[0]["session"].as_str().expect("digits");
+        let line = format!(
+            "  sessions  generation {}..{} by {number}\n",
+            ours[0]["first_generation"], ours[0]["last_generation"]
+        );
+        assert!(text.contains(&line), "{text}");
         let refused = rig.run(&["start", "data"]);
         let error = refused.refused(4, "split-brain").json_error();
         let [found, cure] = ["found", "cure"].map(|key| error[key].as_str().expect("text"));
