@@ -87,6 +87,9 @@ fn write(context: &Context, file: Option<&Path>) -> Ended {
     };
     replace_patiently(&absolute(file), text.as_bytes())
         .map_err(|e| Failure::io(file.display(), &e))?;
+    if context.dir.lasting_answers().is_ok() {
+        context.dir.was_backed_up(&backup, &absolute(file));
+    }
     context.say(&backup, |backup| {
         let pools = match backup.pools.len() {
             0 => String::new(),

@@ -82,3 +82,39 @@ fn a_daemon_that_was_given_a_wrong_file_does_not_start() {
         .refused(2, "config-invalid");
     assert!(wrong.err.contains("shards in [daemon]"), "{}", wrong.err);
 }
+
+/// A backup that is too old was told of when it was needed.
+#[test]
+fn doctor_tells_of_arrays_that_changed_since_the_newest_backup() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let devices = rig.files(4);
+    let none = &["--export", "none"];
+    rig.create("data", "1", none, &devices[..2]).ok();
+    let old = |rig: &Rig| {
+        let report = rig.run(&["doctor"]).json();
+        let all = report["findings"].as_array().expect("a list").clone();
+        let is = |finding: &serde_json::Value| finding["check"] == "backup-old";
+        all.into_iter().filter(is).collect::<Vec<_>>()
+    };
+    assert_eq!(old(&rig), [] as [serde_json::Value; 0], "there is none");
+    let file = rig.path("backup.json");
+    rig.run(&["config", "backup", &file]).ok();
+    assert_eq!(old(&rig), [] as [serde_json::Value; 0]);
+    rig.run(&["fail", "data", "0"]).ok();
+    rig.create("more", "1", none, &devices[2..]).ok();
+    let told = old(&rig);
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (told, what) in told
+        .iter()
+        .zip(["have changed since", "was made, imported"])
+    {
+        let found = told["found"].as_str().expect("text");
+        assert!(found.contains(what) && found.contains(&file), "{found}");
+    }
+    let cure = told[0]["cure"].as_str().expect("text");
+    let words: Vec<&str> = cure.split(' ').skip(1).collect();
+    rig.run(&words).ok();
+    assert_eq!(old(&rig), [] as [serde_json::Value; 0], "as advised");
+    rig.stop_daemon();
+}

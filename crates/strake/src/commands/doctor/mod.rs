@@ -9,6 +9,7 @@
 
 mod alerts;
 mod arrays;
+mod backups;
 mod folders;
 mod health;
 mod host;
@@ -101,6 +102,8 @@ pub(crate) fn run(context: &Context) -> Ended {
         &seats,
         &mut report,
     );
+    let old = backups::check(&context.dir, &facts.arrays);
+    report.findings.extend(old);
     folders::check(&context.dir, &mut report);
     report
         .findings

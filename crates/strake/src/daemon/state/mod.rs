@@ -8,6 +8,7 @@
 //! spares the administrator from naming files again, and lets a daemon that was killed take its
 //! exports back. Files are replaced by rename, never rewritten in place.
 
+pub(crate) mod backed_up;
 pub(crate) mod damaged;
 pub(crate) mod destroyed;
 pub(crate) mod heirs;
