@@ -26,7 +26,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use crate::error::ServeError;
 use calls::Calls;
-pub(crate) use calls::Open;
+pub(crate) use calls::{CallNo, Open};
 
 /// Entries of the submission queue. What does not fit waits in the backlog.
 const ENTRIES: u32 = 1024;
@@ -399,15 +399,34 @@ impl Ring {
         Pushed(self.pushed - 1)
     }
 
-    /// Submits a call that blocks and names no memory, soon.
-    pub(crate) fn push_call(&mut self, token: Token, entry: squeue::Entry, open: Open) {
+    /// Submits a call that blocks and names no memory, soon: what it is called until the kernel
+    /// has it, where another thread submits it.
+    pub(crate) fn push_call(
+        &mut self,
+        token: Token,
+        entry: squeue::Entry,
+        open: Open,
+    ) -> Option<CallNo> {
         match &mut self.calls {
-            Some(calls) => calls.push(token, entry, open),
+            Some(calls) => Some(calls.push(token, entry, open)),
             None => {
                 // SAFETY: it names no memory.
                 unsafe { self.push(token, entry) };
+                None
             }
         }
+    }
+
+    /// Whether the kernel has been given a call.
+    pub(crate) fn has_call(&self, call: CallNo) -> bool {
+        self.calls.as_ref().is_none_or(|calls| calls.has(call))
+    }
+
+    /// The thread that submits calls submits none from now on, or goes on.
+    #[cfg(test)]
+    pub(crate) fn calls_stand_still(&self, still: bool) {
+        let calls = self.calls.as_ref().expect("there is one");
+        calls.stand_still(still);
     }
 
     /// Does the kernel not have it yet?

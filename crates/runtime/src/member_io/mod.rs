@@ -20,9 +20,8 @@
 //! Invariants: every I/O started is completed to the engine exactly once; a short transfer is
 //! continued where it stopped; a device that answers nothing costs its own deadline, never a hang
 //! and no other I/O's deadline: calls that block wait for the `limiter`, and their deadline begins
-//! when the kernel, or the thread that submits them, gets them. Deadlines count in the time in
-//! which the thread ran (`strake_engine::Pulse`): a process that is stopped, or gets no CPU,
-//! reaches none of them.
+//! when the kernel gets them (`queued`). Deadlines count in the time in which the thread ran
+//! (`strake_engine::Pulse`): a process that is stopped, or gets no CPU, reaches none of them.
 //!
 //! **An I/O of an array that outlasts its deadline** is reported ([`MemberIos::overdue`]) and stays
 //! as it is until the array has decided ([`MemberIos::judged`]): completed if the kernel answers
@@ -38,6 +37,7 @@ mod entries;
 mod full;
 pub(crate) mod limiter;
 mod merge;
+mod queued;
 pub(crate) mod raw;
 mod room;
 
@@ -57,6 +57,7 @@ use crate::memory::buffers::{Registered, Slab};
 use crate::ring::{File, Pushed, Ring, Token};
 use entries::{TRANSFER_MAX, entry, write_flags};
 use merge::{Merged, Newest};
+use queued::Queued;
 use room::Room;
 
 /// Zeros are written in parts of this size where a device cannot zero ranges by itself.
@@ -212,6 +213,8 @@ struct Flight {
     /// In the time in which the thread ran. Never, while it waits for its turn, or to be tried
     /// again.
     due: Time,
+    /// A call that the kernel has not been given yet, as far as is known.
+    queued: Option<Queued>,
     /// It is overdue, and the array knows.
     reported: bool,
     /// So many further deadlines it has had.
@@ -440,6 +443,7 @@ impl MemberIos {
             work,
             blocks: call.is_some(),
             due: NEVER,
+            queued: None,
             reported: false,
             rounds: 0,
             abandoned: false,
@@ -570,7 +574,8 @@ impl MemberIos {
         let entry = entry(&mut flight.work, file, how, &self.registered, &self.zeros);
         if is_call {
             let device = Arc::clone(&flight.device);
-            ring.push_call(Token::Member(place), entry, device);
+            let call = ring.push_call(Token::Member(place), entry, device);
+            flight.queued = call.map(Queued::new);
             return None;
         }
         // SAFETY: the memory named is that of `flight.work` (or `self.zeros`), which stays in the
@@ -681,6 +686,7 @@ impl MemberIos {
         if self.pausing > 0 {
             self.try_again(ring, now, finished);
         }
+        self.excuse_queued(ring, now);
         let ran = self.pulse.ran(now);
         for (_, flight) in self.flights.iter_mut() {
             if flight.abandoned || ran < flight.due {

@@ -12,12 +12,14 @@
 //!   calls go on one after the other while no further one can be made.
 //! * An entry names no memory, and its file stays open until the kernel has the entry.
 //!
-//! Deliberately absent: limits (`member_io::limiter`), and deadlines: they begin when this thread
-//! is given the entry, so that a thread that waits for memory looks like a device that hangs.
+//! Deliberately absent: limits (`member_io::limiter`), and deadlines (`member_io`): calls are
+//! numbered, and the last one that the kernel has is told, so that no device is held to account
+//! for a thread that waits for memory.
 
 use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -44,7 +46,13 @@ pub(super) struct Calls {
     thread: Option<JoinHandle<()>>,
     /// Entries without a reaped completion.
     under_way: usize,
+    /// Entries that the thread was given.
+    given: u64,
 }
+
+/// The number of a call, in the order in which they are submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallNo(u64);
 
 struct Shared {
     ring: IoUring,
@@ -52,6 +60,8 @@ struct Shared {
     bell: OwnedFd,
     queue: Mutex<Queue>,
     changed: Condvar,
+    /// Entries that the kernel was given.
+    submitted: AtomicU64,
 }
 
 #[derive(Default)]
@@ -61,6 +71,23 @@ struct Queue {
     over: bool,
     /// The thread has nothing to do.
     idle: bool,
+    /// It is to submit nothing.
+    #[cfg(test)]
+    still: bool,
+}
+
+impl Queue {
+    fn is_still(&self) -> bool {
+        #[cfg(test)]
+        return self.still;
+        #[cfg(not(test))]
+        false
+    }
+
+    /// Whether there is nothing to submit, nor anything else to do.
+    fn is_quiet(&self, workers: u32) -> bool {
+        self.is_still() || (self.entries.is_empty() && self.workers == workers)
+    }
 }
 
 impl Calls {
@@ -74,6 +101,7 @@ impl Calls {
             bell,
             queue: Mutex::default(),
             changed: Condvar::new(),
+            submitted: AtomicU64::new(0),
         });
         let of_thread = Arc::clone(&shared);
         let thread = spawn("strake-calls", move || of_thread.submit_all())?;
@@ -81,6 +109,7 @@ impl Calls {
             shared,
             thread: Some(thread),
             under_way: 0,
+            given: 0,
         })
     }
 
@@ -96,10 +125,24 @@ impl Calls {
     }
 
     /// Submits an entry that names no memory, soon.
-    pub(super) fn push(&mut self, token: Token, entry: squeue::Entry, open: Open) {
+    pub(super) fn push(&mut self, token: Token, entry: squeue::Entry, open: Open) -> CallNo {
         self.under_way += 1;
+        self.given += 1;
         let entry = entry.user_data(token.encode());
         self.shared.queue().entries.push((entry, open));
+        self.shared.changed.notify_one();
+        CallNo(self.given)
+    }
+
+    /// Whether the kernel has been given a call.
+    pub(super) fn has(&self, call: CallNo) -> bool {
+        self.shared.submitted.load(Ordering::Acquire) >= call.0
+    }
+
+    /// The thread submits nothing from now on, or goes on.
+    #[cfg(test)]
+    pub(super) fn stand_still(&self, still: bool) {
+        self.shared.queue().still = still;
         self.shared.changed.notify_one();
     }
 
@@ -152,7 +195,7 @@ impl Shared {
         loop {
             let mut queue = self.queue();
             queue.idle = true;
-            while queue.entries.is_empty() && queue.workers == workers && !queue.over {
+            while queue.is_quiet(workers) && !queue.over {
                 queue = self
                     .changed
                     .wait(queue)
@@ -171,6 +214,7 @@ impl Shared {
             }
             for (entry, _open) in taken.drain(..) {
                 self.submit(&entry);
+                self.submitted.fetch_add(1, Ordering::Release);
             }
         }
     }
