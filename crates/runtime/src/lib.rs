@@ -41,6 +41,7 @@ pub use memory::budget::{check_descriptors_left, raise_descriptor_limit};
 pub use memory::resident::bound_heaps;
 pub use memory::{check_memory_left, may_have};
 pub use ring::check_io_uring;
+pub use serve::asking::{NotDone, UnderWay};
 pub use serve::ending::Stopped;
 pub use serve::placement::{
     Placed, Placement, cpus_text, least_memory_bytes, parse_cpus, usable_cpus,

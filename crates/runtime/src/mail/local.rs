@@ -6,12 +6,12 @@
 //! where that thread has ended, dropped with its answer uncalled; an answer may give the next
 //! request and must not block.
 //!
-//! Deliberately absent: limits. Code in the process bounds its own requests.
+//! Deliberately absent: limits, since code in the process bounds its own requests; waits for an
+//! answer (`serve::asking`).
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 
-use strake_engine::event::{Op, RequestError, Slices};
+use strake_engine::event::Op;
 use strake_engine::units::ShardNo;
 use strake_engine::{Geometry, SharedPool};
 
@@ -54,16 +54,9 @@ impl LocalClient {
         &self.memory[usize::from(shard)]
     }
 
-    /// Gives a request to a shard's thread and waits for the answer. Call it on no shard's thread.
-    pub fn ask(&self, op: Op) -> Result<Slices, RequestError> {
-        let (sender, receiver) = channel();
-        let answer = move |result| {
-            // The receiver is gone only if the caller's thread has ended.
-            let _ = sender.send(result);
-        };
-        self.submit(0, op, Box::new(answer));
-        // A thread that has ended drops the request with its answer.
-        receiver.recv().unwrap_or(Err(RequestError::Stopping))
+    /// The threads of the array.
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
     }
 
     /// Gives a request to a shard's thread: any shard takes any request. A read is of

@@ -11,12 +11,15 @@
 //!
 //! Deliberately absent: what is done about a thread that stands still.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Duration;
 
-use strake_engine::event::{Changed, Command, CommandError, Stalled, Status};
+use strake_engine::event::{
+    Changed, Command, CommandError, Op, RequestError, Slices, Stalled, Status,
+};
 
 use crate::error::ServeError;
+use crate::mail::local::LocalClient;
 use crate::mail::{Mail, Peers};
 use crate::serve::Serving;
 use crate::thread::heartbeat::{Heartbeat, STEP};
@@ -94,6 +97,63 @@ pub(super) fn not_begun(error: &ServeError) -> CommandError {
 /// Whether a command may be carried out yet, although its caller has an error.
 pub(super) fn is_under_way(error: &CommandError) -> bool {
     matches!(error, CommandError::Unfinished(_))
+}
+
+/// A request or a command that has begun and whose end is not known.
+#[derive(Debug)]
+pub struct UnderWay(Awaited);
+
+#[derive(Debug)]
+enum Awaited {
+    Request(Receiver<Result<Slices, RequestError>>),
+    Command(Receiver<Result<Changed, CommandError>>),
+}
+
+impl UnderWay {
+    /// Whether it has come to an end since, in whatever way: then the array does nothing of it any
+    /// more.
+    pub fn has_ended(&self) -> bool {
+        let empty = Err(TryRecvError::Empty);
+        match &self.0 {
+            Awaited::Request(answer) => answer.try_recv().map(drop) != empty,
+            Awaited::Command(answer) => answer.try_recv().map(drop) != empty,
+        }
+    }
+}
+
+/// Why a request of a caller that waits is not done.
+#[derive(Debug)]
+pub enum NotDone {
+    /// It was refused, or failed.
+    Failed(RequestError),
+    /// The array does not answer it: it may be carried out yet.
+    Unfinished(Stalled, UnderWay),
+}
+
+impl LocalClient {
+    /// Gives a request to a shard's thread and waits for the answer, for as long as the array's
+    /// threads turn and its members may take. Call it on no shard's thread.
+    ///
+    /// # Errors
+    /// What the array answered; that it does not.
+    pub fn ask(&self, op: Op) -> Result<Slices, NotDone> {
+        let (sender, answer) = channel();
+        let give = move |result| {
+            // The receiver is gone only if its caller does not wait any more.
+            let _ = sender.send(result);
+        };
+        self.submit(0, op, Box::new(give));
+        let mut left = QUIET_PATIENCE;
+        match answer_of(self.peers(), &answer, &mut left) {
+            Ok(result) => result.map_err(NotDone::Failed),
+            // A thread that has ended drops the request with its answer.
+            Err(Unanswered::Ended) => Err(NotDone::Failed(RequestError::Stopping)),
+            Err(Unanswered::Stalled(stalled)) => {
+                let request = UnderWay(Awaited::Request(answer));
+                Err(NotDone::Unfinished(stalled, request))
+            }
+        }
+    }
 }
 
 impl Serving {
@@ -180,12 +240,24 @@ impl Serving {
     /// # Errors
     /// Why it was refused, or failed; also that a thread stands still.
     pub fn command(&self, command: Command) -> Result<Changed, CommandError> {
-        self.turns()?;
+        self.begin(command).map_err(|(error, _)| error)
+    }
+
+    /// The same, for a caller that is to know when a command ends that was begun and took too long.
+    ///
+    /// # Errors
+    /// As of [`Serving::command`].
+    pub fn begin(&self, command: Command) -> Result<Changed, (CommandError, Option<UnderWay>)> {
+        self.turns().map_err(|error| (error, None))?;
+        let answer = self.post(|answer| Mail::Command(command, answer));
         let mut left = QUIET_PATIENCE;
-        match self.outcome(&mut left, |answer| Mail::Command(command, answer)) {
-            Ok(done) => done,
-            Err(Unanswered::Stalled(stalled)) => Err(CommandError::Unfinished(stalled)),
-            Err(Unanswered::Ended) => Err(CommandError::NotServing),
+        match answer_of(&self.threads.peers, &answer, &mut left) {
+            Ok(done) => done.map_err(|error| (error, None)),
+            Err(Unanswered::Stalled(stalled)) => {
+                let command = UnderWay(Awaited::Command(answer));
+                Err((CommandError::Unfinished(stalled), Some(command)))
+            }
+            Err(Unanswered::Ended) => Err((CommandError::NotServing, None)),
         }
     }
 

@@ -1,16 +1,16 @@
 //! Volumes of an array that serves: exports of their own, and the steps of a change of their table,
 //! carried out as any user's requests are.
 //!
-//! Invariants: a step is done when this returns; an export of a volume gives no byte of the array
-//! but the volume's. Deliberately absent: which volumes there are and what becomes of them (engine,
-//! daemon).
+//! Invariants: a step is done when this returns, or it is said that it may be under way; an export
+//! of a volume gives no byte of the array but the volume's. Deliberately absent: which volumes there
+//! are and what becomes of them (engine, daemon).
 
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use strake_engine::event::{Op, RequestError, Slices};
+use strake_engine::event::{Op, Slices};
 use strake_engine::volumes::{Step, VolumeMap};
 use strake_engine::{Pool, Slice};
 use strake_format::volumes::{VOLUME_TABLE_BYTES, VOLUME_TABLE_OFFSETS};
@@ -23,6 +23,7 @@ use crate::export::{Export, ExportKind, Left, Plan, Running, Target, ublk};
 use crate::mail::VolumeView;
 use crate::mail::local::LocalClient;
 use crate::serve::Serving;
+use crate::serve::asking::NotDone;
 
 /// Bytes that are zeroed or discarded with one request, where they are no whole units.
 const RANGE_BYTES: u64 = 256 << 20;
@@ -203,7 +204,10 @@ impl LocalClient {
     }
 
     /// Carries out a step of a change of the table.
-    pub fn carry_out(&self, step: Step, unit_bytes: u64) -> Result<(), RequestError> {
+    ///
+    /// # Errors
+    /// What the array answered; that it does not, and the step may be carried out yet.
+    pub fn carry_out(&self, step: Step, unit_bytes: u64) -> Result<(), NotDone> {
         let done = |_: Slices| ();
         match step {
             Step::Flush => self.ask(Op::Flush).map(done),
@@ -233,7 +237,7 @@ impl LocalClient {
         range: Range<u64>,
         unit_bytes: u64,
         op: impl Fn(u64, u64) -> Op,
-    ) -> Result<(), RequestError> {
+    ) -> Result<(), NotDone> {
         let whole = [range.start, range.end]
             .iter()
             .all(|at| at.is_multiple_of(unit_bytes));

@@ -371,6 +371,10 @@ catalogue! {
     ArraySilent, "array-silent", Failed,
         "look at the kernel log for a device that hangs; where the thread does not go on, end the \
          daemon and start it again: the array comes back as after a kill";
+    /// What was asked for has begun, and its end is not known.
+    CommandUnfinished, "command-unfinished", Failed,
+        "it may be done yet: strake show NAME and strake events tell when it is; look at the \
+         kernel log for a device that hangs";
     /// As many clients follow events as may.
     TooManyFollowers, "too-many-followers", Refused,
         "end one of them, or ask again and again: strake events, GET /v1/events?since=N";
@@ -648,7 +652,8 @@ fn code_of(error: &CommandError) -> Code {
         CommandError::TooManySpares => Code::TooManySpares,
         CommandError::OutOfRange => Code::SettingInvalid,
         CommandError::NotServing => Code::NotServing,
-        CommandError::Silent(_) | CommandError::Unfinished(_) => Code::ArraySilent,
+        CommandError::Silent(_) => Code::ArraySilent,
+        CommandError::Unfinished(_) => Code::CommandUnfinished,
         CommandError::Rebuilding => Code::Rebuilding,
         CommandError::DeviceFailed => Code::DeviceFailed,
         CommandError::NotKept => Code::NotKept,

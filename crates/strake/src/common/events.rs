@@ -410,8 +410,9 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
             (
                 "volume_change_in_doubt",
                 Warning,
-                "A change of volumes failed and may be found done at the next start; or a start \
-                 could not write one copy of their table.",
+                "A change of volumes failed, or the array does not answer it, and it may be found \
+                 done at the next start; or a start could not write one copy of their table. Or \
+                 that is over: the effect says how.",
             ),
             (
                 "volume_table_damaged",

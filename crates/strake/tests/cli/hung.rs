@@ -9,7 +9,7 @@ use crate::manager;
 use crate::rig::{self, Rig, Run, STRAKE};
 
 /// A file system in a file, with writes that can be made to hang.
-struct Freezer {
+pub(crate) struct Freezer {
     folder: PathBuf,
     frozen: bool,
 }
@@ -25,7 +25,7 @@ fn run(program: &str, args: &[&str]) -> bool {
 
 impl Freezer {
     /// None where this machine cannot have one.
-    fn new(rig: &Rig) -> Option<Freezer> {
+    pub(crate) fn new(rig: &Rig) -> Option<Freezer> {
         Freezer::at(rig, PathBuf::from(rig.path("freezer")))
     }
     fn at(rig: &Rig, folder: PathBuf) -> Option<Freezer> {
@@ -45,16 +45,16 @@ impl Freezer {
         }
         Some(freezer)
     }
-    fn file(&self, name: &str) -> String {
+    pub(crate) fn file(&self, name: &str) -> String {
         let path = self.folder.join(name);
         std::fs::write(&path, vec![0; 64 << 20]).expect("works");
         path.display().to_string()
     }
-    fn freeze(&mut self) {
+    pub(crate) fn freeze(&mut self) {
         assert!(run("fsfreeze", &["-f", &self.folder.display().to_string()]));
         self.frozen = true;
     }
-    fn thaw(&mut self) {
+    pub(crate) fn thaw(&mut self) {
         if std::mem::take(&mut self.frozen) {
             assert!(run("fsfreeze", &["-u", &self.folder.display().to_string()]));
         }

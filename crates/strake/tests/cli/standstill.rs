@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::hung::{spawn, within};
+use crate::hung::{Freezer, spawn, within};
 use crate::manager;
-use crate::rig::{Rig, skipped};
+use crate::rig::{self, Rig, skipped};
 
 const NBD: &[&str] = &["--export", "nbd"];
 
@@ -355,5 +355,120 @@ fn a_daemon_that_stood_still_says_nothing_of_its_threads() {
     let _ = fail.wait_with_output().expect("works");
     // Its client may have given up; the daemon has not.
     rig.until_state("data", "degraded");
+    rig.stop_daemon();
+}
+
+/// Each of them waited for as long as the thread stood still.
+#[test]
+fn volumes_of_an_array_with_a_thread_that_stands_still_are_shown_and_not_changed() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let two = &["--export", "nbd", "--shards", "2"];
+    rig.create("data", "1", two, &rig.files(2)).ok();
+    rig.run(&["volume", "create", "data", "v", "--size", "1M"])
+        .ok();
+    let Some(mut holder) = manager::hold(manager::thread(&rig, "strake-data-1")) else {
+        return skipped("no thread may be traced here");
+    };
+    let commands: [&[&str]; 5] = [
+        &["volume", "create", "data", "w", "--size", "1M"],
+        &["volume", "create", "data", "w", "--size", "1M", "--dry-run"],
+        &["volume", "resize", "data", "v", "--size", "2M"],
+        &["volume", "rename", "data", "v", "w"],
+        &["volume", "delete", "data", "v", "-y"],
+    ];
+    for command in commands {
+        let begun = Instant::now();
+        let refused = within(&rig, 60, command).refused(1, "array-silent");
+        assert!(begun.elapsed() < Duration::from_secs(25), "{command:?}");
+        let found = refused.json_error()["found"].to_string();
+        assert!(found.contains("nothing was done"), "{found}");
+    }
+    let shown = within(&rig, 20, &["volume", "show", "data"]).ok();
+    assert!(
+        shown.out.contains("\"v\"") && !shown.out.contains("\"w\""),
+        "{shown:?}"
+    );
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends");
+    within(&rig, 30, commands[0]).ok();
+    rig.stop_daemon();
+}
+
+/// What becomes of a change of volumes whose member hangs, and then a thread of the array.
+#[test]
+fn a_change_of_volumes_whose_end_is_not_known_says_so_and_no_other_begins_before_it_is_settled() {
+    if !rig::is_root() {
+        return skipped("only root can freeze a file system");
+    }
+    let mut rig = Rig::new();
+    let Some(mut freezer) = Freezer::new(&rig) else {
+        return;
+    };
+    rig.start_daemon_with(&["--io-timeout", "600"]);
+    let two = &["--export", "nbd", "--shards", "2"];
+    for name in ["a", "b"] {
+        let members = [freezer.file(name), rig.file(&format!("{name}.1"), 64 << 20)];
+        rig.create(name, "1", two, &members).ok();
+    }
+    let create = |array, volume| ["volume", "create", array, volume, "--size", "1M"];
+    rig.run(&create("b", "old")).ok();
+    freezer.freeze();
+    let begun: Vec<_> = ["a", "b"]
+        .map(|array| spawn(&rig, &create(array, "v")))
+        .into();
+    std::thread::sleep(Duration::from_secs(3));
+    let hold = |array: &str| manager::hold(manager::thread(&rig, &format!("strake-{array}-1")));
+    let holders: Vec<_> = ["a", "b"].into_iter().filter_map(hold).collect();
+    if holders.len() < 2 {
+        return skipped("no thread may be traced here");
+    }
+    let since = Instant::now();
+    for command in begun {
+        let output = command.wait_with_output().expect("works");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("command-unfinished"), "{said}");
+    }
+    assert!(since.elapsed() < Duration::from_secs(50));
+    for array in ["a", "b"] {
+        let refused = within(&rig, 30, &create(array, "w")).refused(4, "change-under-way");
+        let found = refused.json_error()["found"].to_string();
+        assert!(found.contains("has not ended a change"), "{found}");
+        let shown = within(&rig, 20, &["volume", "show", array]).ok();
+        assert!(!shown.out.contains("\"v\""), "{shown:?}");
+    }
+    freezer.thaw();
+    for mut holder in holders {
+        drop(holder.stdin.take());
+        holder.wait().expect("it ends");
+    }
+    for array in ["a", "b"] {
+        rig.until("a volume can be made", || {
+            within(&rig, 60, &create(array, "v")).code == 0
+        });
+    }
+    let over = |effect: &str| {
+        let is = |e: &serde_json::Value| {
+            e["event"] == "volume_change_in_doubt"
+                && e["effect"].as_str().is_some_and(|all| all.contains(effect))
+        };
+        assert!(rig.events().iter().any(is), "{effect}: {:?}", rig.events());
+    };
+    over("takes volumes when it goes on");
+    over("the array takes volumes now");
+    over("it is taken back: the volumes are as before");
+    for array in ["a", "b"] {
+        within(&rig, 60, &["stop", array]).ok();
+        within(&rig, 60, &["start", array]).ok();
+    }
+    let names = |array: &str| {
+        let shown = within(&rig, 20, &["volume", "show", array]).ok().json();
+        let all = shown["volumes"].as_array().expect("a list").clone();
+        let name = |v: &serde_json::Value| v["name"].as_str().unwrap_or_default().to_owned();
+        all.iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(names("a"), ["v"]);
+    assert_eq!(names("b"), ["old", "v"]);
     rig.stop_daemon();
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use strake_format::ArrayUuid;
 
 use crate::api::OutcomeJson;
-use crate::common::errors::Failure;
+use crate::common::errors::{Code, Failure};
 use crate::common::partly;
 use crate::daemon::array::running::{Ended, Running};
 use crate::daemon::events::{EventLog, Happened};
@@ -200,7 +200,17 @@ pub(crate) fn unclean(array: &str, ended: &Ended) -> Option<Failure> {
         "strake start {array} recovers what was under way; look at the devices and the kernel log \
          first"
     );
-    Some(Failure { found, ..failure }.cure(cure))
+    // The stop has begun: what that code says, that nothing was done, is not so.
+    let code = match failure.code {
+        Code::ArraySilent => Code::CommandUnfinished,
+        code => code,
+    };
+    let failure = Failure {
+        code,
+        found,
+        ..failure
+    };
+    Some(failure.cure(cure))
 }
 
 /// An array is left as a kill would leave it.

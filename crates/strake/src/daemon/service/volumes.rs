@@ -9,7 +9,7 @@
 //! Invariants: the array's own block device is taken away before the array is told for good that it
 //! is carved, and never comes back; changes are one at a time (service); a table that cannot be
 //! believed is not written over, and its volumes are not served. After a change that failed the
-//! next takes a generation beyond it.
+//! next takes a generation beyond it. While the end of one is not known (`doubt`), no other begins.
 //!
 //! Deliberately absent: which volume gets which units, and what makes a change whole (engine).
 
@@ -18,13 +18,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use strake_engine::VolumeMap;
-use strake_engine::event::{Command, RequestError, Setting, Status};
+use strake_engine::event::{Command, CommandError, RequestError, Setting, Status};
 use strake_engine::volumes::{self, Ground, NewVolume, Step, VolumeError};
 use strake_format::{
     ArrayName, ArrayUuid, ChosenTable, RegionState, Volume, VolumeTable, VolumeTableError,
     VolumeUuid,
 };
-use strake_runtime::{Export, ExportKind, LocalClient, Serving, UblkDevices, VolumeExport};
+use strake_runtime::{
+    Export, ExportKind, LocalClient, NotDone, Serving, UblkDevices, VolumeExport,
+};
 
 use crate::api::*;
 use crate::common::errors::{Code, Failure};
@@ -36,6 +38,7 @@ use crate::daemon::array::running::Running;
 use crate::daemon::array::unserved::Unserved;
 use crate::daemon::array::users;
 use crate::daemon::events::{EventLog, Happened};
+use crate::daemon::service::doubt::{Doubt, Doubted};
 use crate::daemon::service::{Service, outcome};
 use crate::daemon::state::{ArrayRecord, Dir};
 use crate::drives::make;
@@ -87,7 +90,7 @@ fn damaged(error: VolumeTableError) -> Failure {
 }
 
 /// Why a step failed, in words.
-fn why(error: RequestError) -> &'static str {
+pub(super) fn why(error: RequestError) -> &'static str {
     match error {
         RequestError::Invalid => "the array refused it",
         RequestError::Unreadable => "blocks cannot be read",
@@ -102,10 +105,10 @@ fn not_written(error: RequestError) -> Failure {
 }
 
 /// An array in service, with what a change of its volumes needs.
-struct Site<'a> {
-    running: &'a Running,
-    serving: &'a Serving,
-    client: LocalClient,
+pub(super) struct Site<'a> {
+    pub(super) running: &'a Running,
+    pub(super) serving: &'a Serving,
+    pub(super) client: LocalClient,
     ground: Ground,
     dir: &'a Dir,
     log: &'a EventLog,
@@ -130,7 +133,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    fn note(&self, event: &'static str, cause: &str, effect: String) {
+    pub(super) fn note(&self, event: &'static str, cause: &str, effect: String) {
         self.log.note(Happened {
             array: Some(self.running.name().to_string()),
             event,
@@ -164,10 +167,17 @@ impl<'a> Site<'a> {
             if step == Step::Acknowledge {
                 break;
             }
-            if let Err(error) = self.client.carry_out(step, before.unit_bytes) {
-                let newest = self.take_back(before, &after);
-                *self.running.carved() = Carved::Table(newest);
-                return Err(not_written(error));
+            match self.client.carry_out(step, before.unit_bytes) {
+                Ok(()) => {}
+                Err(NotDone::Failed(error)) => {
+                    let newest = self.take_back(before, &after);
+                    *self.running.carved() = Carved::Table(newest);
+                    return Err(not_written(error));
+                }
+                Err(NotDone::Unfinished(stalled, step)) => {
+                    let (before, after) = (before.clone(), after);
+                    return Err(self.doubt(stalled, Doubt::Change(before, after, step)));
+                }
             }
         }
         *self.running.carved() = Carved::Table(after);
@@ -176,7 +186,7 @@ impl<'a> Site<'a> {
 
     /// The first copy of a change that failed may lie there: a start must not find it the newest.
     /// Answers the table as it was, with a generation that the next change has to go beyond.
-    fn take_back(&self, before: &VolumeTable, after: &VolumeTable) -> VolumeTable {
+    pub(super) fn take_back(&self, before: &VolumeTable, after: &VolumeTable) -> VolumeTable {
         let again = VolumeTable {
             generation: after.generation.next(),
             ..before.clone()
@@ -186,13 +196,20 @@ impl<'a> Site<'a> {
             behind: [true; 2],
         };
         for step in volumes::repair(&both) {
-            if let Err(error) = self.client.carry_out(step, again.unit_bytes) {
-                let effect = format!(
-                    "a start may find it done: change it again, or back: {}",
-                    why(error)
-                );
-                self.note("volume_change_in_doubt", "not written", effect);
-                break;
+            match self.client.carry_out(step, again.unit_bytes) {
+                Ok(()) => {}
+                Err(NotDone::Failed(error)) => {
+                    let effect = format!(
+                        "a start may find it done: change it again, or back: {}",
+                        why(error)
+                    );
+                    self.note("volume_change_in_doubt", "not written", effect);
+                    break;
+                }
+                Err(NotDone::Unfinished(stalled, step)) => {
+                    self.doubt(stalled, Doubt::Change(again.clone(), again.clone(), step));
+                    break;
+                }
             }
         }
         again
@@ -200,9 +217,10 @@ impl<'a> Site<'a> {
 
     /// What of a change nobody waits for.
     fn tidy(&self, steps: impl Iterator<Item = Step>, unit_bytes: u64) {
+        let what = "what was given up is not discarded";
         for step in steps {
-            if let Err(error) = self.client.carry_out(step, unit_bytes) {
-                tracing::warn!(error = why(error), "what was given up is not discarded");
+            if let Err(not_done) = self.client.carry_out(step, unit_bytes) {
+                self.left_undone(not_done, what);
                 return;
             }
         }
@@ -215,6 +233,18 @@ impl<'a> Site<'a> {
     /// Serves a volume, or has it tried again from time to time.
     fn export(&self, table: &VolumeTable, volume: &Volume) -> Result<(), Failure> {
         self.export_within(table, volume, Duration::ZERO)
+    }
+
+    /// Serves a volume again whose change has failed.
+    fn back(&self, table: &VolumeTable, volume: &Volume, failure: Failure) -> Failure {
+        let Err(unserved) = self.export(table, volume) else {
+            return failure;
+        };
+        // Where the change has no end yet, that is why it is not served.
+        match failure.code {
+            Code::CommandUnfinished => failure,
+            _ => unserved,
+        }
     }
 
     /// The same; what a killed daemon left of it may stay busy for so long.
@@ -247,6 +277,9 @@ impl<'a> Site<'a> {
         volume: &Volume,
         patience: Duration,
     ) -> Result<(), Failure> {
+        if self.serving.volume_export(volume.uuid).is_none() {
+            self.no_doubt(Code::CommandUnfinished)?;
+        }
         let key = volume.uuid.to_string();
         let nbd_socket = self.dir.volume_socket(&self.running.name(), &volume.name);
         if let Some(folder) = nbd_socket.parent() {
@@ -356,16 +389,23 @@ impl<'a> Site<'a> {
             false => self.is_empty(),
         }
         .and_then(|()| self.clear())
-        .and_then(|()| {
-            let command = Command::Set(Setting::Carved);
-            self.serving.command(command).map_err(Failure::from)
-        });
-        if let Err(failure) = carved {
-            if let Err(error) = self.serving.expose() {
-                tracing::error!(%error, "the array's block device does not come back");
+        .and_then(|()| self.carve_for_good());
+        if let Err(failure) = &carved
+            && failure.code != Code::CommandUnfinished
+        {
+            self.expose();
+        }
+        carved
+    }
+
+    /// Tells the array that it has volumes.
+    pub(super) fn carve_for_good(&self) -> Result<(), Failure> {
+        match self.serving.begin(Command::Set(Setting::Carved)) {
+            Ok(_) => {}
+            Err((CommandError::Unfinished(stalled), Some(step))) => {
+                return Err(self.doubt(stalled, Doubt::Carving(step)));
             }
-            self.running.name_device(self.dir, self.serving);
-            return Err(failure);
+            Err((error, _)) => return Err(error.into()),
         }
         *self.running.carved() = Carved::Table(self.empty());
         let effect = "its block device is gone, volumes take its place".to_owned();
@@ -373,12 +413,26 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
+    /// The array's own block device comes back, since it is not carved.
+    pub(super) fn expose(&self) {
+        if let Err(error) = self.serving.expose() {
+            tracing::error!(%error, "the array's block device does not come back");
+        }
+        self.running.name_device(self.dir, self.serving);
+    }
+
     /// Nothing that was ever written is left, so that what the table takes reads as zeros.
     fn clear(&self) -> Result<(), Failure> {
         let unit = volumes::unit_bytes(&self.client.geometry());
         let whole = self.ground.size_bytes / unit * unit;
         for step in [Step::Zero(0..whole), Step::Flush] {
-            self.client.carry_out(step, unit).map_err(not_written)?;
+            match self.client.carry_out(step, unit) {
+                Ok(()) => {}
+                Err(NotDone::Failed(error)) => return Err(not_written(error)),
+                Err(NotDone::Unfinished(stalled, step)) => {
+                    return Err(self.doubt(stalled, Doubt::Clearing(step)));
+                }
+            }
         }
         Ok(())
     }
@@ -418,12 +472,19 @@ impl<'a> Site<'a> {
         let mended = volumes::repair(&chosen)
             .into_iter()
             .try_for_each(|step| self.client.carry_out(step, table.unit_bytes));
-        if let Err(error) = mended {
-            let effect = format!(
-                "a start that finds the other copy may show volumes as they were: {}",
-                why(error)
-            );
-            self.note("volume_change_in_doubt", "copy not written", effect);
+        let is_mended = mended.is_ok();
+        match mended {
+            Ok(()) => {}
+            Err(NotDone::Failed(error)) => {
+                let effect = format!(
+                    "a start that finds the other copy may show volumes as they were: {}",
+                    why(error)
+                );
+                self.note("volume_change_in_doubt", "copy not written", effect);
+            }
+            Err(NotDone::Unfinished(stalled, step)) => {
+                self.doubt(stalled, Doubt::Change(table.clone(), table.clone(), step));
+            }
         }
         let until = Instant::now() + START_PATIENCE;
         for volume in &table.volumes {
@@ -432,7 +493,7 @@ impl<'a> Site<'a> {
                 tracing::warn!(volume = %volume.name, %failure, "tried again");
             }
         }
-        if mended.is_ok() {
+        if is_mended {
             self.discard_leftovers(&table);
         }
         Carved::Table(table)
@@ -446,8 +507,8 @@ impl<'a> Site<'a> {
             while at < free.end {
                 if self.serving.region_of(at) != Some(RegionState::Unwritten) {
                     let step = Step::Discard(at..at + unit);
-                    if let Err(error) = self.client.carry_out(step, unit) {
-                        tracing::warn!(error = why(error), "what nobody has is not discarded");
+                    if let Err(not_done) = self.client.carry_out(step, unit) {
+                        self.left_undone(not_done, "what nobody has is not discarded");
                         return;
                     }
                 }
@@ -533,7 +594,7 @@ fn left_in_use(volume: &Volume, id: u32) -> Result<(), Failure> {
 }
 
 impl Running {
-    fn carved(&self) -> MutexGuard<'_, Carved> {
+    pub(super) fn carved(&self) -> MutexGuard<'_, Carved> {
         let carved = self.volumes.carved.lock();
         carved.unwrap_or_else(PoisonError::into_inner)
     }
@@ -554,11 +615,29 @@ impl Running {
 
     /// Tries volumes again that could not be served and are due.
     pub(crate) fn serve_volumes(&self, dir: &Dir, log: &EventLog) -> Result<(), Failure> {
-        let due = self.volumes.unserved.due(Instant::now());
-        match due.is_empty() {
-            true => Ok(()),
-            false => self.site(dir, log, |site| site.export_again(&due)),
-        }
+        self.site(dir, log, |site| {
+            site.settle()?;
+            let due = self.volumes.unserved.due(Instant::now());
+            match due.is_empty() {
+                true => Ok(()),
+                false => site.export_again(&due),
+            }
+        })
+    }
+
+    /// The same for a change: only of an array whose threads turn, and of whose table it is known
+    /// what it says.
+    fn site_of_change<T>(
+        &self,
+        dir: &Dir,
+        log: &EventLog,
+        act: impl FnOnce(&Site<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.site(dir, log, |site| {
+            site.no_doubt(Code::ChangeUnderWay)?;
+            site.serving.turns()?;
+            act(site)
+        })
     }
 
     fn site<T>(
@@ -651,7 +730,9 @@ impl Service {
     /// Tries volumes again that could not be served.
     pub(crate) fn serve_volumes(&self) {
         for running in self.all_running() {
-            if running.volumes.unserved.due(Instant::now()).is_empty() {
+            let volumes = &running.volumes;
+            let is_due = !volumes.unserved.due(Instant::now()).is_empty();
+            if !is_due && !volumes.is_settled_soon() {
                 continue;
             }
             // A change that is under way may be about the same volume.
@@ -680,7 +761,7 @@ impl Service {
         let name = words::parse_name(&request.name)?;
         let running = self.running(array)?;
         running.not_failed()?;
-        running.site(&self.dir, &self.events, |site| {
+        running.site_of_change(&self.dir, &self.events, |site| {
             let mut table = site.table()?;
             let free = volumes::free_bytes(&table, site.ground);
             // Of nothing, there is no volume: a block says so by the right name.
@@ -732,7 +813,7 @@ impl Service {
         let _change = self.change("strake volume delete", array, dry_run)?;
         let running = self.running(array)?;
         running.not_failed()?;
-        running.site(&self.dir, &self.events, |site| {
+        running.site_of_change(&self.dir, &self.events, |site| {
             let table = site.table()?;
             let after = volumes::delete(&table, name)?;
             let volume = table.volume(name).expect("it was found").clone();
@@ -747,10 +828,7 @@ impl Service {
                     site.tidy(rest, table.unit_bytes);
                     Ok(outcome(array, true, &format!("{name} deleted")))
                 }
-                Err(failure) => {
-                    site.export(&table, &volume)?;
-                    Err(failure)
-                }
+                Err(failure) => Err(site.back(&table, &volume, failure)),
             }
         })
     }
@@ -765,7 +843,7 @@ impl Service {
         let _change = self.change("a change of a volume", array, request.dry_run)?;
         let running = self.running(array)?;
         running.not_failed()?;
-        running.site(&self.dir, &self.events, |site| match request {
+        running.site_of_change(&self.dir, &self.events, |site| match request {
             VolumeChange {
                 size_bytes: Some(size_bytes),
                 name: None,
@@ -812,12 +890,8 @@ impl Site<'_> {
         }
         let rest = match self.apply(&table, after.clone()) {
             Ok(rest) => rest,
-            Err(failure) => {
-                if shrinks {
-                    self.export(&table, &old)?;
-                }
-                return Err(failure);
-            }
+            Err(failure) if shrinks => return Err(self.back(&table, &old, failure)),
+            Err(failure) => return Err(failure),
         };
         let volume = after.volume(name).expect("it is there still");
         self.note(
@@ -910,4 +984,5 @@ fn unix_s() -> u64 {
 pub(crate) struct Volumes {
     carved: Mutex<Carved>,
     unserved: Unserved,
+    pub(super) doubt: Mutex<Option<Doubted>>,
 }
