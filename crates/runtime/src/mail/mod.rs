@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use rustix::event::EventfdFlags;
 use strake_engine::event::*;
@@ -76,6 +77,8 @@ pub(crate) enum Mail {
     Ublk(Box<QueueStart>),
     /// Answer at once: it shows that the thread still takes its mail.
     Beat(Sender<()>),
+    /// Devices with an I/O that has taken longer than this, and how long the oldest of each has.
+    Late(Duration, Sender<Vec<(DeviceId, Duration)>>),
     /// Begin: write the superblocks (shard 0's thread only).
     Start,
     /// Stop working and end the thread, however things stand.

@@ -208,6 +208,8 @@ struct Flight {
     device: Arc<Device>,
     file: File,
     work: Work,
+    /// When it was asked for.
+    since: Time,
     /// It blocks a worker of the kernel, and has or waits for a turn.
     blocks: bool,
     /// In the time in which the thread ran. Never, while it waits for its turn, or to be tried
@@ -342,6 +344,21 @@ impl MemberIos {
         self.overdue.pop()
     }
 
+    /// Devices with an I/O that has taken longer than this and is waited for, and how long the
+    /// oldest of each has.
+    pub(crate) fn late(&mut self, than: Duration, now: Time) -> Vec<(DeviceId, Duration)> {
+        let mut late = BTreeMap::new();
+        let flights = self.flights.iter_mut().map(|(_, flight)| flight);
+        for flight in flights.filter(|flight| !flight.abandoned) {
+            let took = Duration::from_nanos(now.since(flight.since));
+            if took > than {
+                let oldest = late.entry(flight.id).or_insert(took);
+                *oldest = took.max(*oldest);
+            }
+        }
+        late.into_iter().collect()
+    }
+
     /// I/Os without a reaped completion, abandoned or not; an I/O that only waits for a retry, or
     /// for room on its device, does not count.
     pub(crate) fn in_flight(&self) -> usize {
@@ -441,6 +458,7 @@ impl MemberIos {
             device,
             file: plain,
             work,
+            since: now,
             blocks: call.is_some(),
             due: NEVER,
             queued: None,

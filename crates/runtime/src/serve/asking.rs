@@ -11,12 +11,14 @@
 //!
 //! Deliberately absent: what is done about a thread that stands still.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Duration;
 
 use strake_engine::event::{
     Changed, Command, CommandError, Op, RequestError, Slices, Stalled, Status,
 };
+use strake_engine::units::DeviceId;
 
 use crate::error::ServeError;
 use crate::mail::local::LocalClient;
@@ -30,6 +32,8 @@ use crate::thread::heartbeat::{Heartbeat, STEP};
 pub(super) const QUIET_PATIENCE: Duration = Duration::from_secs(320);
 /// How long a question that the array answers at once may take: its thread waits for nothing.
 pub(super) const ASK_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a thread may take to say which I/Os are late.
+const LATE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a thread may stand still under what has begun.
 const STILL_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -196,6 +200,23 @@ impl Serving {
     pub fn turns(&self) -> Result<(), CommandError> {
         let still = self.heartbeat().still_after(ASK_PATIENCE);
         still.map_or(Ok(()), |stalled| Err(CommandError::Silent(stalled)))
+    }
+
+    /// Devices with an I/O that has taken longer than this and is waited for, and how long the
+    /// oldest of each has, by threads that answer at once.
+    pub fn late(&self, than: Duration) -> Vec<(DeviceId, Duration)> {
+        let (answer, answers) = channel();
+        for peer in self.threads.peers.iter() {
+            peer.post(Mail::Late(than, answer.clone()));
+        }
+        drop(answer);
+        let mut late = BTreeMap::new();
+        let told = std::iter::from_fn(|| answers.recv_timeout(LATE_PATIENCE).ok());
+        for (device, took) in told.flatten() {
+            let oldest = late.entry(device).or_insert(took);
+            *oldest = took.max(*oldest);
+        }
+        late.into_iter().collect()
     }
 
     /// Everything that `show` tells.

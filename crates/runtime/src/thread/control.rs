@@ -129,6 +129,7 @@ impl Control {
             | Mail::Judged(..)
             | Mail::Ublk(_)
             | Mail::Beat(_)
+            | Mail::Late(..)
             | Mail::Exit => unreachable!("every shard takes such mail by itself"),
         }
     }

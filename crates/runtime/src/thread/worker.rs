@@ -392,6 +392,9 @@ impl Worker {
                     // The daemon may have stopped waiting.
                     let _ = answer.send(());
                 }
+                Mail::Late(than, answer) => {
+                    let _ = answer.send(self.ios.late(than, now));
+                }
                 Mail::Exit => {
                     self.work.ending = Some(now.plus_ms(GRACE.as_millis() as u64));
                     self.mailbox().set_hungry(false);

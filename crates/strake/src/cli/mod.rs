@@ -10,6 +10,7 @@ pub(crate) mod latency;
 pub(crate) mod output;
 pub(crate) mod paint;
 pub(crate) mod stopped;
+pub(crate) mod stopping;
 pub(crate) mod wait;
 
 use std::io::{IsTerminal, Write};

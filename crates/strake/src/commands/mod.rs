@@ -31,6 +31,7 @@ use crate::api::*;
 use crate::cli::args::*;
 use crate::cli::client::Client;
 use crate::cli::paint::{Mood, Paint};
+use crate::cli::stopping;
 use crate::cli::wait::Wait;
 use crate::cli::*;
 use crate::common::errors::{Code, Exit, Failure};
@@ -540,7 +541,9 @@ fn stop(context: &Context, args: &OneOrAll) -> Ended {
     let dry_run = args.dry_run;
     let stop = |client: &Client, one: &Meant| -> Result<OutcomeJson, Failure> {
         let name = one.name.as_ref().unwrap_or(&one.asked);
-        client.post(&url(name, "stop")?, &DryRequest { dry_run })
+        let path = url(name, "stop")?;
+        let stop = || client.post(&path, &DryRequest { dry_run });
+        stopping::telling(context, name, stop)
     };
     let stops = match meant.as_slice() {
         [one] => vec![stop(&client, one)],

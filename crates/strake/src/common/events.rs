@@ -76,6 +76,12 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
                 "It serves. The cause tells an unclean stop before.",
             ),
             (
+                "stop_waits",
+                Warning,
+                "A stop waits for a member that does not answer. The cause says since when, the \
+                 effect how long at most.",
+            ),
+            (
                 "stopped",
                 Info,
                 "It was stopped. The effect says whether cleanly.",

@@ -472,3 +472,38 @@ fn a_change_of_volumes_whose_end_is_not_known_says_so_and_no_other_begins_before
     assert_eq!(names("b"), ["old", "v"]);
     rig.stop_daemon();
 }
+
+/// It said nothing before its end, which may take three deadlines of 75 s.
+#[test]
+fn a_stop_that_waits_for_a_member_says_for_which_and_since_when() {
+    if !rig::is_root() {
+        return skipped("only root can freeze a file system");
+    }
+    let mut rig = Rig::new();
+    let Some(mut freezer) = Freezer::new(&rig) else {
+        return;
+    };
+    let members = [rig.file("m", 64 << 20), freezer.file("hangs")];
+    rig.start_daemon_with(&["--io-timeout", "25"]);
+    rig.create("z", "1", &["--export", "none"], &members).ok();
+    freezer.freeze();
+    let begun = Instant::now();
+    let mut stop = spawn(&rig, &["stop", "z"]);
+    let is = |e: &serde_json::Value| e["event"] == "stop_waits";
+    rig.until("the daemon to tell", || rig.events().iter().any(is));
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(stop.try_wait().expect("ours").is_none(), "it waits");
+    let told = rig.events().into_iter().find(is).expect("it was there");
+    assert_eq!(told["slot"], 1, "{told}");
+    assert_eq!(told["device"], members[1].as_str(), "{told}");
+    let output = stop.wait_with_output().expect("works");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let of = format!("z: slot 1, {}: no answer to an I/O for ", members[1]);
+    assert!(
+        said.contains(&of) && said.contains("--io-timeout"),
+        "{said}"
+    );
+    assert_eq!(said.matches(&of).count(), 1, "{said}");
+    freezer.thaw();
+    rig.stop_daemon();
+}

@@ -9,3 +9,4 @@ pub(crate) mod running;
 pub(crate) mod seats;
 pub(crate) mod unserved;
 pub(crate) mod users;
+mod waits;

@@ -36,6 +36,7 @@ use crate::daemon::array::opening;
 use crate::daemon::array::opening::Opened;
 use crate::daemon::array::seats::Keeper;
 use crate::daemon::array::users;
+use crate::daemon::array::waits;
 use crate::daemon::events;
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::rounds::Rounds;
@@ -920,9 +921,13 @@ impl Running {
         let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
         serving.take()
     }
-    /// Stops it, within a bounded time. Nothing is done if it was stopped already.
-    pub(crate) fn stop(&self, dir: &Dir) -> Ended {
-        self.stop_by(dir, Serving::end)
+    /// Stops it, within a bounded time, and tells what that waits for. Nothing is done if it was
+    /// stopped already.
+    pub(crate) fn stop(&self, dir: &Dir, log: &EventLog) -> Ended {
+        let name = self.name();
+        self.stop_by(dir, |serving| {
+            waits::telling(&name, serving, log, || serving.end())
+        })
     }
     /// The same as the process ends, which waits no longer than this for members that do not
     /// answer.

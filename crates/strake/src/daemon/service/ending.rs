@@ -62,7 +62,7 @@ impl Service {
             service: self,
             array: running.uuid,
         };
-        let ended = running.stop(&self.dir);
+        let ended = running.stop(&self.dir, &self.events);
         locked(&self.left_behind).extend(ended.busy.iter().cloned());
         match unclean(name, &ended) {
             None => Ok(outcome(name, true, "stopped").noted(&busy_notes(&ended.busy))),
