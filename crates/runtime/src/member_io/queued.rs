@@ -2,8 +2,8 @@
 //! wait for memory, or be slow. Their devices know nothing of them.
 //!
 //! Invariants: the deadline of a call that waits begins when the kernel is seen to have it. Where
-//! it has it not after [`DEADLINES_MAX`] deadlines, it is late as one that hangs: that thread stands still,
-//! and the array waits no longer than for a member.
+//! it has it not after [`DEADLINES_MAX`] deadlines, the call is late as one that hangs: that thread
+//! stands still, and the array waits no longer than for a member.
 
 use strake_engine::units::Time;
 

@@ -103,7 +103,7 @@ pub(super) fn is_under_way(error: &CommandError) -> bool {
     matches!(error, CommandError::Unfinished(_))
 }
 
-/// A request or a command that has begun and whose end is not known.
+/// A request or a command that has begun; its end is not known.
 #[derive(Debug)]
 pub struct UnderWay(Awaited);
 

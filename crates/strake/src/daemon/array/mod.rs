@@ -1,5 +1,6 @@
 //! An array in service: what opens it, what it tells, which device sits in which slot.
 
+pub(crate) mod doubt;
 pub(crate) mod emptied;
 pub(crate) mod left;
 pub(crate) mod links;

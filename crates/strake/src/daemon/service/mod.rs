@@ -8,7 +8,6 @@
 //! Deliberately absent: HTTP (api), looking for drives by itself (watch).
 
 pub(crate) mod backup;
-pub(crate) mod doubt;
 pub(crate) mod drives;
 pub(crate) mod ending;
 pub(crate) mod names;

@@ -32,13 +32,13 @@ use crate::api::*;
 use crate::common::errors::{Code, Failure};
 use crate::common::size;
 use crate::common::time::{after_1970, rfc3339};
+use crate::daemon::array::doubt::{Doubt, Doubted};
 use crate::daemon::array::left;
 use crate::daemon::array::links;
 use crate::daemon::array::running::Running;
 use crate::daemon::array::unserved::Unserved;
 use crate::daemon::array::users;
 use crate::daemon::events::{EventLog, Happened};
-use crate::daemon::service::doubt::{Doubt, Doubted};
 use crate::daemon::service::{Service, outcome};
 use crate::daemon::state::{ArrayRecord, Dir};
 use crate::drives::make;
@@ -90,7 +90,7 @@ fn damaged(error: VolumeTableError) -> Failure {
 }
 
 /// Why a step failed, in words.
-pub(super) fn why(error: RequestError) -> &'static str {
+pub(crate) fn why(error: RequestError) -> &'static str {
     match error {
         RequestError::Invalid => "the array refused it",
         RequestError::Unreadable => "blocks cannot be read",
@@ -105,10 +105,10 @@ fn not_written(error: RequestError) -> Failure {
 }
 
 /// An array in service, with what a change of its volumes needs.
-pub(super) struct Site<'a> {
-    pub(super) running: &'a Running,
-    pub(super) serving: &'a Serving,
-    pub(super) client: LocalClient,
+pub(crate) struct Site<'a> {
+    pub(crate) running: &'a Running,
+    pub(crate) serving: &'a Serving,
+    pub(crate) client: LocalClient,
     ground: Ground,
     dir: &'a Dir,
     log: &'a EventLog,
@@ -133,7 +133,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    pub(super) fn note(&self, event: &'static str, cause: &str, effect: String) {
+    pub(crate) fn note(&self, event: &'static str, cause: &str, effect: String) {
         self.log.note(Happened {
             array: Some(self.running.name().to_string()),
             event,
@@ -186,7 +186,7 @@ impl<'a> Site<'a> {
 
     /// The first copy of a change that failed may lie there: a start must not find it the newest.
     /// Answers the table as it was, with a generation that the next change has to go beyond.
-    pub(super) fn take_back(&self, before: &VolumeTable, after: &VolumeTable) -> VolumeTable {
+    pub(crate) fn take_back(&self, before: &VolumeTable, after: &VolumeTable) -> VolumeTable {
         let again = VolumeTable {
             generation: after.generation.next(),
             ..before.clone()
@@ -235,7 +235,7 @@ impl<'a> Site<'a> {
         self.export_within(table, volume, Duration::ZERO)
     }
 
-    /// Serves a volume again whose change has failed.
+    /// Serves a volume again after its change has failed.
     fn back(&self, table: &VolumeTable, volume: &Volume, failure: Failure) -> Failure {
         let Err(unserved) = self.export(table, volume) else {
             return failure;
@@ -399,7 +399,7 @@ impl<'a> Site<'a> {
     }
 
     /// Tells the array that it has volumes.
-    pub(super) fn carve_for_good(&self) -> Result<(), Failure> {
+    pub(crate) fn carve_for_good(&self) -> Result<(), Failure> {
         match self.serving.begin(Command::Set(Setting::Carved)) {
             Ok(_) => {}
             Err((CommandError::Unfinished(stalled), Some(step))) => {
@@ -414,7 +414,7 @@ impl<'a> Site<'a> {
     }
 
     /// The array's own block device comes back, since it is not carved.
-    pub(super) fn expose(&self) {
+    pub(crate) fn expose(&self) {
         if let Err(error) = self.serving.expose() {
             tracing::error!(%error, "the array's block device does not come back");
         }
@@ -594,7 +594,7 @@ fn left_in_use(volume: &Volume, id: u32) -> Result<(), Failure> {
 }
 
 impl Running {
-    pub(super) fn carved(&self) -> MutexGuard<'_, Carved> {
+    pub(crate) fn carved(&self) -> MutexGuard<'_, Carved> {
         let carved = self.volumes.carved.lock();
         carved.unwrap_or_else(PoisonError::into_inner)
     }
@@ -625,8 +625,8 @@ impl Running {
         })
     }
 
-    /// The same for a change: only of an array whose threads turn, and of whose table it is known
-    /// what it says.
+    /// The same for a change: only where all threads of the array turn, and where it is known what
+    /// its table says.
     fn site_of_change<T>(
         &self,
         dir: &Dir,
@@ -984,5 +984,5 @@ fn unix_s() -> u64 {
 pub(crate) struct Volumes {
     carved: Mutex<Carved>,
     unserved: Unserved,
-    pub(super) doubt: Mutex<Option<Doubted>>,
+    pub(crate) doubt: Mutex<Option<Doubted>>,
 }

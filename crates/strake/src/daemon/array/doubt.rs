@@ -1,5 +1,5 @@
-//! Changes of volumes that have begun and whose end is not known: the array did not answer a step
-//! of theirs, and may carry it out yet.
+//! Changes of volumes that have begun, without a known end: the array did not answer a step of
+//! theirs, and may carry it out yet.
 //!
 //! What was asked for is taken back once that step has ended, for its caller was told that it is
 //! not done; only what the array is told for good (that it is carved) is brought to its end. The
@@ -79,7 +79,7 @@ impl Volumes {
     }
 
     /// Whether there is something in doubt that can be settled now.
-    pub(super) fn is_settled_soon(&self) -> bool {
+    pub(crate) fn is_settled_soon(&self) -> bool {
         let doubted = self.doubted();
         doubted.as_ref().is_some_and(|one| one.doubt.has_ended())
     }
@@ -87,7 +87,7 @@ impl Volumes {
 
 impl Site<'_> {
     /// Keeps in mind that the array has not answered a step.
-    pub(super) fn doubt(&self, stalled: Stalled, doubt: Doubt) -> Failure {
+    pub(crate) fn doubt(&self, stalled: Stalled, doubt: Doubt) -> Failure {
         let told = doubt.told();
         self.note(
             "volume_change_in_doubt",
@@ -107,7 +107,7 @@ impl Site<'_> {
     }
 
     /// A step that nobody waits for was not carried out.
-    pub(super) fn left_undone(&self, not_done: NotDone, what: &'static str) {
+    pub(crate) fn left_undone(&self, not_done: NotDone, what: &'static str) {
         match not_done {
             NotDone::Failed(error) => tracing::warn!(error = why(error), "{what}"),
             NotDone::Unfinished(stalled, step) => drop(self.doubt(stalled, Doubt::Rest(step))),
@@ -115,7 +115,7 @@ impl Site<'_> {
     }
 
     /// Refuses while the end of a change is not known.
-    pub(super) fn no_doubt(&self, code: Code) -> Result<(), Failure> {
+    pub(crate) fn no_doubt(&self, code: Code) -> Result<(), Failure> {
         match &*self.running.volumes.doubted() {
             None => Ok(()),
             Some(Doubted { doubt, since }) => {
@@ -133,7 +133,7 @@ impl Site<'_> {
     }
 
     /// Settles what is in doubt, where it has ended.
-    pub(super) fn settle(&self) -> Result<(), Failure> {
+    pub(crate) fn settle(&self) -> Result<(), Failure> {
         let volumes = &self.running.volumes;
         if !volumes.is_settled_soon() {
             return Ok(());
