@@ -34,6 +34,7 @@ const SUMMARY: &str = "\
     {decays_carried} carried along, {decays_mirrored} of mirrors), \
     {silently_lost} writes silently lost, {misdirected} misdirected, {cures} cures, \
     {torn_writes} writes torn, {lost_writes} lost, {resets} resets ({retries} tried again), \
+    {fills} times without space ({fill_waits} writes waited, {fill_losses} losses), \
     {ebbs} failed before they vanished, {tall} arrays with tall strips, \
     {padded_batches} batches padded, {unequal_growths} grown unequally, \
     {spoilt_recently} stripes spoilt when written ({given_up_recently} blocks given up), \

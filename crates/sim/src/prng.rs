@@ -41,6 +41,8 @@ pub enum Purpose {
     Groups = 13,
     /// When the machine, or a thread, stands still.
     Standstill = 31,
+    /// Which devices have no space, and when.
+    Full = 35,
     /// What goes beyond the tolerance.
     Beyond = 16,
     /// Which seeds are courses, and what happens in them.

@@ -85,6 +85,8 @@ struct Flight {
     retry: Option<RetryState>,
     /// Its deadline, where it may be missed.
     watched: Option<Watched>,
+    /// There was no space for it.
+    full: Option<Full>,
     /// The device dawdled when it took it: it may take longer than the deadline by itself.
     slow: bool,
 }
@@ -100,6 +102,15 @@ pub struct Watched {
     pub rounds: u32,
     /// It is not answered before this moment.
     pub answered_at: Time,
+}
+
+/// A write that its device has no space for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// The array is to decide.
+    Told,
+    /// It is tried again then.
+    Until(Time),
 }
 
 /// A block in the volatile cache.
@@ -300,6 +311,7 @@ impl Ssd {
             abandoned: false,
             retry: None,
             watched: None,
+            full: None,
             slow: false,
         };
         let crowd = self.flights.len() as u64;
@@ -510,7 +522,8 @@ impl Ssd {
     pub fn unwatched(&self) -> Vec<OpNo> {
         let plain = |flight: &Flight| {
             let plain = flight.fate == Fate::Normal && flight.retry.is_none();
-            plain && !flight.slow && !flight.abandoned && flight.watched.is_none()
+            let alone = flight.watched.is_none() && flight.full.is_none();
+            plain && alone && !flight.slow && !flight.abandoned
         };
         let flights = self.flights.iter().filter(|(_, flight)| plain(flight));
         flights.map(|(op, _)| *op).collect()
@@ -523,6 +536,43 @@ impl Ssd {
             reported && !flight.abandoned && (flight.owner, flight.device) == (owner, device)
         });
         flights.map(|(op, _)| *op).collect()
+    }
+
+    /// A write that would succeed, and that this device has, or had, no space for.
+    pub fn full(&mut self, op: OpNo) -> Option<&mut Option<Full>> {
+        let gone = self.faults.gone;
+        let flight = self.flights.get_mut(&op)?;
+        let plain = flight.fate == Fate::Normal && !flight.abandoned && !gone;
+        let (offset, _) = written(&flight.kind).filter(|_| plain)?;
+        let full = self.faults.full_from.is_some_and(|from| offset >= from);
+        (full || flight.full.is_some()).then_some(&mut flight.full)
+    }
+
+    /// There is space now for what this I/O writes.
+    pub fn has_space(&self, op: OpNo) -> bool {
+        let offset = self.flights.get(&op).and_then(|f| written(&f.kind));
+        let from = self.faults.full_from.zip(offset);
+        from.is_none_or(|(from, (offset, _))| offset < from)
+    }
+
+    /// Writes of this owner to this device that wait until the array has decided.
+    pub fn told_full(&self, owner: Owner, device: DeviceId) -> Vec<OpNo> {
+        let told = self.flights.iter().filter(|(_, flight)| {
+            flight.full == Some(Full::Told) && (flight.owner, flight.device) == (owner, device)
+        });
+        told.map(|(op, _)| *op).collect()
+    }
+
+    /// Some write waits for space.
+    pub fn waits_for_space(&self) -> bool {
+        self.flights.values().any(|flight| flight.full.is_some())
+    }
+
+    /// A write is to be answered: there is no space.
+    pub fn refuse(&mut self, op: OpNo) {
+        if let Some(flight) = self.flights.get_mut(&op) {
+            (flight.fate, flight.full) = (Fate::Fails(IoError::NoSpace), None);
+        }
     }
 
     /// The device does not answer this I/O, and its owner has not given it up yet.
@@ -725,6 +775,7 @@ impl Ssd {
                 abandoned: false,
                 retry: None,
                 watched: None,
+                full: None,
                 slow: false,
             };
             self.told.push((op, told));

@@ -74,6 +74,8 @@ pub struct Overlay {
     pub only_writes_pause: bool,
     /// It is being reset, or was.
     pub reset: Option<Reset>,
+    /// There is no space for writes that begin here or behind.
+    pub full_from: Option<u64>,
 }
 
 impl Overlay {
@@ -146,6 +148,8 @@ pub enum FaultKind {
     Reset,
     /// The machine, a thread, or what lies behind all devices stands still.
     Standstill,
+    /// Devices have no space for writes for a while.
+    Full,
     /// An image of a member from before lies where the member was.
     OlderImage,
     /// A member lost its content, and kept a copy of its superblock.
@@ -154,7 +158,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind, in a fixed order, with its name on the command line.
-    pub const ALL: [(FaultKind, &str); 18] = [
+    pub const ALL: [(FaultKind, &str); 19] = [
         (FaultKind::PowerCut, "power-cut"),
         (FaultKind::Kill, "kill"),
         (FaultKind::Gone, "gone"),
@@ -171,6 +175,7 @@ impl FaultKind {
         (FaultKind::Beyond, "beyond"),
         (FaultKind::Reset, "reset"),
         (FaultKind::Standstill, "standstill"),
+        (FaultKind::Full, "full"),
         (FaultKind::OlderImage, "older-image"),
         (FaultKind::Emptied, "emptied"),
     ];

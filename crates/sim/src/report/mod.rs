@@ -235,6 +235,12 @@ counts! {
         pub ebbs: u64,
         /// Devices that were reset.
         pub resets: u64,
+        /// Times that devices had no space.
+        pub fills: u64,
+        /// Writes that waited for space.
+        pub fill_waits: u64,
+        /// Devices that were given up for want of space.
+        pub fill_losses: u64,
         /// I/Os that were tried again.
         pub retries: u64,
         /// I/Os that got through in the end.

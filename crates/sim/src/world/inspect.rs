@@ -304,7 +304,7 @@ impl World {
         spoiled_rows.sort_unstable();
         spoiled_rows.dedup();
         Condition {
-            intact: fine && !drive.doomed,
+            intact: fine && !drive.doomed && !drive.is_full(),
             spoiled_rows,
             damaged: look.in_sync.is_some_and(|index| self.is_damaged(index)),
         }
@@ -433,6 +433,7 @@ impl World {
             drive.stands = None;
             (drive.doomed, drive.stalls) = (false, false);
             drive.ssd.faults.vanishing = false;
+            drive.ssd.faults.full_from = None;
             drive.ssd.faults.write_errors = 0;
             drive.ssd.faults.flush_errors = 0;
             drive.ssd.faults.read_errors = 0;

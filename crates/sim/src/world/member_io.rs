@@ -158,6 +158,9 @@ impl World {
             return Ok(());
         }
         let again = self.doubted(drive, op) || self.interrupted(drive, op);
+        if !again && self.waits_for_space(drive, op) {
+            return Ok(());
+        }
         let retry = self.drives[drive].ssd.retry_of(op).filter(|_| !again);
         let finished = if again {
             self.untrue(drive, op)

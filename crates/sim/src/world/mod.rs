@@ -72,6 +72,8 @@ pub(crate) enum Happening {
     Judged(Owner, DeviceId, Verdict),
     /// A thread that stood still goes on.
     GoesOn(Owner),
+    /// Devices have space again.
+    Space,
     /// A message reaches a shard.
     ToShard(u16, ToShard),
     /// A request reaches a shard.
@@ -214,6 +216,8 @@ struct Chances {
     removal: Prng,
     /// What stands still.
     standstill: Prng,
+    /// What has no space.
+    full: Prng,
 }
 
 impl Chances {
@@ -229,6 +233,7 @@ impl Chances {
             reset: Prng::new(seed, Purpose::Reset),
             removal: Prng::new(seed, Purpose::Removal),
             standstill: Prng::new(seed, Purpose::Standstill),
+            full: Prng::new(seed, Purpose::Full),
         }
     }
 }
@@ -513,6 +518,7 @@ impl World {
             Happening::Overdue(device, rounds) => self.overdue(device, rounds)?,
             Happening::Judged(owner, device, verdict) => self.judged(owner, device, verdict)?,
             Happening::GoesOn(owner) => self.goes_on(owner)?,
+            Happening::Space => self.space_is_back(),
             Happening::ToShard(shard, message) => self.shard_message(shard, message)?,
             Happening::AskShard(shard, _)
             | Happening::RemoteRead(_, shard, _)

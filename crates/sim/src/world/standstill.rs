@@ -27,7 +27,7 @@ use crate::drive::{OpNo, Owner, Watched};
 use crate::plan::Plan;
 use crate::prng::{self, Prng, Purpose};
 use crate::world::clock::Place;
-use crate::world::{Happening, SimResult, World};
+use crate::world::{Drive, Happening, SimResult, World};
 
 /// The pulses of a process that begins: the array's thread, then each shard's.
 pub(crate) fn pulses(plan: &Plan, shards: u16, now: Time) -> Vec<Pulse> {
@@ -44,7 +44,7 @@ fn pulse_of(owner: Owner) -> usize {
     }
 }
 
-fn place_of(owner: Owner) -> Place {
+pub(crate) fn place_of(owner: Owner) -> Place {
     match owner {
         Owner::Array => Place::Array,
         Owner::Shard(shard) => Place::Shard(shard),
@@ -143,6 +143,7 @@ impl World {
 
     /// The array has decided.
     pub(crate) fn tell_verdict(&mut self, device: DeviceId, verdict: Verdict) {
+        self.note_verdict(device, verdict);
         let shards = (0..self.shards).map(Owner::Shard);
         for owner in std::iter::once(Owner::Array).chain(shards) {
             let what = Happening::Judged(owner, device, verdict);
@@ -154,6 +155,7 @@ impl World {
     pub(crate) fn judged(&mut self, owner: Owner, device: DeviceId, verdict: Verdict) -> SimResult {
         let (ran, deadline_ns) = (self.ran(owner), self.plan.latencies.deadline_ns);
         let drive = self.drive_of(device);
+        self.judged_full(drive, owner, device, verdict)?;
         for op in self.drives[drive].ssd.overdue(owner, device) {
             let retry = self.drives[drive].ssd.retry_of(op);
             if verdict == Verdict::GiveUp {
@@ -348,8 +350,8 @@ impl World {
     /// late. True if there are several.
     pub(crate) fn answers_stand_still(&mut self) -> bool {
         let standing = self.machines().standing.is_some();
-        let doomed = self.drives.iter().any(|drive| drive.doomed);
-        if standing || doomed {
+        let doomed = |drive: &Drive| drive.doomed || drive.is_full();
+        if standing || self.drives.iter().any(doomed) {
             return false;
         }
         let looks = self.looks();

@@ -4,6 +4,7 @@
 //! survives.
 
 pub mod decay;
+pub(crate) mod full;
 pub mod latency;
 pub mod metadata;
 pub mod misdirected;

@@ -138,6 +138,7 @@ impl World {
         self.latency_fault(without);
         self.reset_some(without)?;
         self.stand_still_some(without);
+        self.fill_some(without);
         Ok(())
     }
 
