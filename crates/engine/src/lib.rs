@@ -52,7 +52,7 @@ pub use geometry::Geometry;
 pub use geometry::block_set::BadBlocks;
 pub use geometry::region_set::RegionSet;
 pub use mem::buffer::{Buf, Pool, SharedPool, Slice};
-pub use proto::{Aside, Decision, Lack, ShardSetup, Verdict};
+pub use proto::{Aside, Decision, Lack, Late, ShardSetup, Verdict};
 pub use provision::volumes::VolumeMap;
 pub use retry::pulse::Pulse;
 pub use retry::{EioGrace, Repeats, Retried, RetryPolicy, RetryState};

@@ -62,6 +62,9 @@ pub enum ServeError {
     /// Members failed while the array was starting, and too few are left.
     #[error("members failed while the array was starting{}", each_out(.0))]
     MembersFailed(Vec<(PathBuf, Option<i32>)>),
+    /// Members had no space for what the start writes.
+    #[error("there is no space for what the start has to write{}", each_out(.0))]
+    NoSpaceToStart(Vec<(PathBuf, Option<i32>)>),
     /// The array cannot go on within its memory limit.
     #[error("{shards} threads need {least_bytes} bytes of buffers at least, not {limit_bytes}")]
     MemoryLimit {
@@ -110,6 +113,9 @@ pub enum ServeError {
     /// is written.
     #[error("the array failed while it was being stopped: {}", why_failed(*.0))]
     FailedAtStop(FailCause),
+    /// Members had no space for writes while the array was being stopped: as after a kill.
+    #[error("writes wait for space on members{}", each_out(.0))]
+    NoSpaceToStop(Vec<(PathBuf, Option<i32>)>),
     /// The array refused to stop.
     #[error("the array did not stop: {0}")]
     NotStopped(CommandError),
@@ -136,6 +142,7 @@ fn why_failed(cause: FailCause) -> &'static str {
         FailCause::MembersLost => "more members are lost than the level survives",
         FailCause::ListFull => "the list of unreadable blocks has no room",
         FailCause::NumbersExhausted => "the numbers of operations in the stripe log are used up",
+        FailCause::NoSpace => "members had no space for what the start writes",
     }
 }
 

@@ -365,6 +365,7 @@ impl Array {
     pub fn tick(&mut self, now: Time) {
         self.out.input_at(now);
         self.judge_overdue();
+        self.forget_full();
         if self.sweep_at().is_some_and(|at| at <= now) {
             self.sweep();
         }
@@ -379,7 +380,7 @@ impl Array {
 
     /// When `tick` wants to be called.
     pub fn deadline(&self) -> Option<Time> {
-        let both = [self.sweep_at(), self.overdue.judge_at];
+        let both = [self.sweep_at(), self.overdue.deadline()];
         both.into_iter().flatten().min()
     }
 

@@ -95,6 +95,7 @@ impl Array {
             state,
             heard: found.map_or(Generation(0), |m| m.heard),
             doubted: found.and_then(|m| m.copies.doubted),
+            full_since_unix_s: device.and_then(|device| self.overdue.full_since(device)),
             read_errors: counts.reads,
             write_errors: counts.writes,
             mismatches: counts.mismatches,

@@ -191,6 +191,21 @@ pub enum EventKind {
         /// The device.
         device: DeviceId,
     },
+    /// There is no space for writes to a member, and they wait: the level does not survive the loss
+    /// of all that are so.
+    MemberFull {
+        /// Its slot.
+        slot: Slot,
+        /// The device.
+        device: DeviceId,
+    },
+    /// Its writes do not wait for space any more.
+    MemberNoLongerFull {
+        /// Its slot.
+        slot: Slot,
+        /// The device.
+        device: DeviceId,
+    },
     /// A spare (or a new device) was given a slot.
     SpareUsed {
         /// The slot.
@@ -347,6 +362,8 @@ pub enum FailCause {
     ListFull,
     /// All numbers that there are for operations in the stripe log have been used.
     NumbersExhausted,
+    /// Members have no space for what the start writes: it is to be repeated when they have.
+    NoSpace,
 }
 
 /// Why a job stopped.

@@ -68,11 +68,22 @@ pub enum Changed {
     No,
 }
 
+/// Why I/Os of a device are not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// They are overdue, after so many further deadlines.
+    Overdue(u32),
+    /// They are writes that there is no space for.
+    NoSpace,
+}
+
 /// What becomes of overdue I/Os of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Answer those that are overdue with [`IoError::TimedOut`].
+    /// Answer those that are overdue with [`IoError::TimedOut`], and those that there is no space
+    /// for with [`IoError::NoSpace`].
     GiveUp,
-    /// Each gets another full deadline, and is reported again if that passes, too.
+    /// Each gets another full deadline, and is reported again if that passes, too. What there was
+    /// no space for is tried again after a pause.
     WaitOn,
 }

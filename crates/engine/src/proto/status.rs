@@ -124,6 +124,8 @@ pub struct MemberStatus {
     pub heard: Generation,
     /// It stays in service although its superblocks speak against it: why it would be out.
     pub doubted: Option<OutCause>,
+    /// Writes to it have waited for space since then, seconds since 1970.
+    pub full_since_unix_s: Option<u64>,
     /// Read errors since start.
     pub read_errors: u64,
     /// Write errors since start.

@@ -23,7 +23,7 @@ use std::time::Duration;
 use rustix::event::EventfdFlags;
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Retried, Verdict, VolumeMap};
+use strake_engine::{Late, Retried, Verdict, VolumeMap};
 use strake_format::RegionState;
 
 pub(crate) use queue::{Data, Mode, QueueStart, VolumeView};
@@ -45,8 +45,8 @@ pub(crate) enum Mail {
     WriteToken(WriteToken),
     /// A piece of a request for the array (shard 0's thread only).
     ArrayPiece(Request),
-    /// I/Os of this device are overdue after so many further deadlines (shard 0's thread only).
-    Overdue(DeviceId, u32),
+    /// I/Os of this device are not answered, and why (shard 0's thread only).
+    Overdue(DeviceId, Late),
     /// The array has decided about I/Os of this device that are overdue.
     Judged(DeviceId, Verdict),
     /// An I/O that was tried again is over (shard 0's thread only).

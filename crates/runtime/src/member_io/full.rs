@@ -10,7 +10,7 @@
 //! Invariants:
 //! * However many devices are full, the array is not failed by it. A write that waits is not
 //!   acknowledged.
-//! * A start does not wait: what the array itself writes before it serves has its error at once.
+//! * A start does not wait without an end: what the array cannot do without ends the start.
 //! * No further deadline is counted ([`Flight::rounds`]): after some the array gives up whatever is
 //!   late.
 //!
@@ -22,17 +22,14 @@ use super::*;
 const PAUSE_MS: u64 = 1000;
 
 impl MemberIos {
-    /// The array of this thread serves now.
-    pub(crate) fn array_serves(&mut self) {
-        self.serves = true;
-    }
-
     /// A try has failed. True if it was for want of space: the array is to decide.
     pub(super) fn waits_for_space(&mut self, place: u32, error: IoError) -> bool {
         let flight = self.flights.get_mut(place).expect("it is in the table");
-        let writes = matches!(flight.work, Work::Write { .. } | Work::Range { .. });
-        let waits = self.is_judged && (self.serves || flight.owner != Owner::Array);
-        if error != IoError::NoSpace || !writes || !waits {
+        let writes = match flight.work {
+            Work::Write { .. } | Work::Range { .. } | Work::Zeros { .. } => true,
+            Work::Read { .. } | Work::ReadInPlace { .. } | Work::Flush => false,
+        };
+        if error != IoError::NoSpace || !writes || !self.is_judged {
             return false;
         }
         if self.pausing == 0 {
@@ -41,7 +38,7 @@ impl MemberIos {
         }
         (flight.pauses, flight.due, flight.full) = (Some(error), NEVER, Some(NEVER));
         (flight.reported, flight.rounds) = (true, 0);
-        report(&mut self.overdue, flight.id, 0);
+        report(&mut self.overdue, flight.id, Late::NoSpace);
         self.pausing += 1;
         true
     }
@@ -105,7 +102,7 @@ mod tests {
             let told = fail_once(&mut bench, write_of(7), Repeats::Unsent, errno);
             assert!(told.is_none());
             for round in 0..5 {
-                assert_eq!(bench.ios.overdue(), Some((ID, 0)), "{round}");
+                assert_eq!(bench.ios.overdue(), Some((ID, Late::NoSpace)), "{round}");
                 assert_eq!(bench.ios.overdue(), None);
                 let now = bench.clock.now();
                 let mut finished = Vec::new();
@@ -149,24 +146,18 @@ mod tests {
     }
 
     #[test]
-    fn what_the_array_writes_before_it_serves_is_told_at_once() {
+    fn zeros_that_are_written_for_want_of_another_way_wait_as_any_write() {
         let file = member(1 << 20);
         let mut bench = bench(file.path());
-        for serves in [false, true] {
-            bench.ios.serves = serves;
-            let now = bench.clock.now();
-            let io = MemberIo {
-                io: IoId(3),
-                device: ID,
-                kind: write_of(7),
-            };
-            let (ios, ring) = (&mut bench.ios, &mut bench.ring);
-            assert!(ios.start(ring, Owner::Array, io, None, now).is_none());
-            let (place, _) = bench.reap();
-            let (ios, ring, mut over) = (&mut bench.ios, &mut bench.ring, Vec::new());
-            ios.finish(ring, place, -libc::ENOSPC, now, &mut over);
-            assert_eq!(over.is_empty(), serves);
-        }
+        let zeros = IoKind::WriteZeroes {
+            offset: 0,
+            len: 4096,
+        };
+        assert!(fail_once(&mut bench, zeros, Repeats::All, libc::EOPNOTSUPP).is_none());
+        assert_eq!(bench.ios.overdue(), None);
+        let (place, _) = bench.reap();
+        assert!(bench.finish(place, -libc::ENOSPC).is_empty());
+        assert_eq!(bench.ios.overdue(), Some((ID, Late::NoSpace)));
     }
 
     #[test]

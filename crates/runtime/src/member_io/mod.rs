@@ -49,7 +49,7 @@ use std::time::Duration;
 use strake_engine::buffers::{Buf, Slice};
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{EioGrace, Pulse, Repeats, Retried, RetryPolicy, RetryState, Verdict};
+use strake_engine::{EioGrace, Late, Pulse, Repeats, Retried, RetryPolicy, RetryState, Verdict};
 
 use crate::device::{Device, Kind};
 use crate::member_io::limiter::{Call, Limiter};
@@ -254,10 +254,8 @@ pub(crate) struct MemberIos {
     pulse: Pulse,
     /// An array decides about I/Os that are overdue.
     is_judged: bool,
-    /// It serves: its own writes wait for space, too.
-    serves: bool,
-    /// Devices with I/Os that became overdue, and the further deadlines that those have had.
-    overdue: Vec<(DeviceId, u32)>,
+    /// Devices with I/Os that the array is to decide about, and why.
+    overdue: Vec<(DeviceId, Late)>,
     retry_policy: RetryPolicy,
     /// How many wait to be tried again.
     pausing: usize,
@@ -291,7 +289,6 @@ impl MemberIos {
             timeout,
             pulse: Pulse::of_deadline(timeout.as_nanos() as u64, Time(0)),
             is_judged: false,
-            serves: false,
             overdue: Vec::new(),
             retry_policy: RetryPolicy::new(timeout.as_nanos() as u64),
             pausing: 0,
@@ -339,8 +336,8 @@ impl MemberIos {
         self.timeout.as_nanos() as u64
     }
 
-    /// A device with an I/O that became overdue, and how many further deadlines that has had.
-    pub(crate) fn overdue(&mut self) -> Option<(DeviceId, u32)> {
+    /// A device with an I/O that the array is to decide about, and why.
+    pub(crate) fn overdue(&mut self) -> Option<(DeviceId, Late)> {
         self.overdue.pop()
     }
 
@@ -713,7 +710,7 @@ impl MemberIos {
             // Of a device that is not there any more there is nothing to decide.
             if self.is_judged && !flight.device.is_gone() {
                 if !std::mem::replace(&mut flight.reported, true) {
-                    report(&mut self.overdue, flight.id, flight.rounds);
+                    report(&mut self.overdue, flight.id, Late::Overdue(flight.rounds));
                 }
                 continue;
             }
@@ -806,11 +803,18 @@ impl Drop for MemberIos {
 }
 
 /// A device has an I/O that the array is to decide about.
-fn report(overdue: &mut Vec<(DeviceId, u32)>, device: DeviceId, rounds: u32) {
-    match overdue.iter_mut().find(|(id, _)| *id == device) {
-        Some((_, most)) => *most = rounds.max(*most),
-        None => overdue.push((device, rounds)),
+fn report(overdue: &mut Vec<(DeviceId, Late)>, device: DeviceId, late: Late) {
+    for (_, told) in overdue.iter_mut().filter(|(id, _)| *id == device) {
+        match (told, late) {
+            (Late::Overdue(most), Late::Overdue(rounds)) => {
+                *most = rounds.max(*most);
+                return;
+            }
+            (Late::NoSpace, Late::NoSpace) => return,
+            _ => {}
+        }
     }
+    overdue.push((device, late));
 }
 
 enum Step {

@@ -44,6 +44,8 @@ pub(super) enum Unanswered {
     Ended,
     /// What does not come to an end.
     Stalled(Stalled),
+    /// The caller waits no longer, although all threads turn.
+    GivenUp,
 }
 
 impl From<Unanswered> for ServeError {
@@ -51,6 +53,7 @@ impl From<Unanswered> for ServeError {
         match unanswered {
             Unanswered::Ended => ServeError::Ended,
             Unanswered::Stalled(stalled) => ServeError::Silent(stalled),
+            Unanswered::GivenUp => ServeError::Ended,
         }
     }
 }
@@ -61,6 +64,16 @@ pub(super) fn answer_of<T>(
     peers: &Peers,
     answer: &Receiver<T>,
     left: &mut Duration,
+) -> Result<T, Unanswered> {
+    answer_unless(peers, answer, left, |_| false)
+}
+
+/// The same, unless `gives_up` says after some time, while all threads turn, that it is in vain.
+pub(super) fn answer_unless<T>(
+    peers: &Peers,
+    answer: &Receiver<T>,
+    left: &mut Duration,
+    mut gives_up: impl FnMut(Duration) -> bool,
 ) -> Result<T, Unanswered> {
     let all = *left;
     // Threads are asked where the answer is not there at once.
@@ -78,6 +91,9 @@ pub(super) fn answer_of<T>(
         match still {
             Some(_) => still_for += step,
             None => (beats, still_for) = (Some(Heartbeat::ask(peers)), Duration::ZERO),
+        }
+        if still.is_none() && gives_up(all - *left) {
+            return Err(Unanswered::GivenUp);
         }
         if still_for >= STILL_PATIENCE || left.is_zero() {
             let waited = if still.is_some() { still_for } else { all };
@@ -151,7 +167,7 @@ impl LocalClient {
         match answer_of(self.peers(), &answer, &mut left) {
             Ok(result) => result.map_err(NotDone::Failed),
             // A thread that has ended drops the request with its answer.
-            Err(Unanswered::Ended) => Err(NotDone::Failed(RequestError::Stopping)),
+            Err(Unanswered::Ended | Unanswered::GivenUp) => Err(NotDone::Failed(RequestError::Stopping)),
             Err(Unanswered::Stalled(stalled)) => {
                 let request = UnderWay(Awaited::Request(answer));
                 Err(NotDone::Unfinished(stalled, request))
@@ -162,7 +178,7 @@ impl LocalClient {
 
 impl Serving {
     /// A question to the array's thread.
-    fn post<T>(&self, question: impl FnOnce(Sender<T>) -> Mail) -> Receiver<T> {
+    pub(super) fn post<T>(&self, question: impl FnOnce(Sender<T>) -> Mail) -> Receiver<T> {
         let (sender, receiver) = channel();
         self.threads.peers.array().post(question(sender));
         receiver
@@ -278,7 +294,7 @@ impl Serving {
                 let command = UnderWay(Awaited::Command(answer));
                 Err((CommandError::Unfinished(stalled), Some(command)))
             }
-            Err(Unanswered::Ended) => Err((CommandError::NotServing, None)),
+            Err(Unanswered::Ended | Unanswered::GivenUp) => Err((CommandError::NotServing, None)),
         }
     }
 

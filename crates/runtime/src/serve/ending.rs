@@ -17,12 +17,17 @@ use strake_format::VolumeUuid;
 use crate::error::ServeError;
 use crate::mail::Mail;
 use crate::serve::Serving;
-use crate::serve::asking::{QUIET_PATIENCE, Unanswered, answer_of};
+use crate::serve::asking::{QUIET_PATIENCE, Unanswered, answer_unless};
 use crate::serve::volumes::Served;
 use crate::thread::control::Lifecycle;
 
 /// How long the array has at least for becoming quiet, however long its exports took.
 const QUIET_LEAST: Duration = Duration::from_secs(1);
+
+/// How long it waits for members that have no space for writes: nobody may be about to make some.
+const SPACE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take the array to say which members have none.
+const SAYS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How an array stopped.
 #[derive(Debug)]
@@ -81,8 +86,8 @@ impl Serving {
         let mut left = patience.saturating_sub(begun.elapsed()).max(QUIET_LEAST);
         // The engine answers when everything is durable, which a member that hangs may keep it
         // from.
-        let answer = self.outcome(&mut left, |answer| Mail::Command(Command::Stop, answer));
-        match answer.map_err(|error| in_vain("wait for the array to stop", error))? {
+        let answer = self.post(|answer| Mail::Command(Command::Stop, answer));
+        match self.quiet("wait for the array to stop", &answer, &mut left)? {
             Ok(Changed::Yes) => self.wait_until_stopped(&mut left)?,
             // It was quiet already.
             Ok(Changed::No) => {}
@@ -117,12 +122,48 @@ impl Serving {
     fn wait_until_stopped(&self, left: &mut Duration) -> Result<(), ServeError> {
         let lifecycle = self.lifecycle();
         loop {
-            match answer_of(&self.threads.peers, &lifecycle, left) {
-                Ok(Lifecycle::Stopped) => return Ok(()),
-                Ok(Lifecycle::Started | Lifecycle::Failed(_)) => {}
-                Err(error) => return Err(in_vain("wait for the array to become quiet", error)),
+            match self.quiet("wait for the array to become quiet", &lifecycle, left)? {
+                Lifecycle::Stopped => return Ok(()),
+                Lifecycle::Started | Lifecycle::Failed(_) => {}
             }
         }
+    }
+
+    /// What an array says that becomes quiet, unless its writes wait for space.
+    fn quiet<T>(
+        &self,
+        what: &'static str,
+        answer: &Receiver<T>,
+        left: &mut Duration,
+    ) -> Result<T, ServeError> {
+        let mut full = Vec::new();
+        let in_want = |waited: Duration| {
+            full = match waited >= SPACE_PATIENCE {
+                true => self.full_members(),
+                false => Vec::new(),
+            };
+            !full.is_empty()
+        };
+        let answered = answer_unless(&self.threads.peers, answer, left, in_want);
+        answered.map_err(|error| match error {
+            Unanswered::GivenUp => ServeError::NoSpaceToStop(full),
+            other => in_vain(what, other),
+        })
+    }
+
+    /// Members that have no space for writes.
+    fn full_members(&self) -> Vec<(PathBuf, Option<i32>)> {
+        let members = self
+            .status_within(SAYS_PATIENCE)
+            .map(|status| status.members);
+        let full = members.into_iter().flatten();
+        let full = full.filter(|member| member.full_since_unix_s.is_some());
+        let named = full.filter_map(|member| {
+            let device = member.device?;
+            let path = self.devices.path(device)?;
+            Some((path, self.devices.recent_errno(device)))
+        });
+        named.collect()
     }
 
     /// As a kill would: sockets close, a ublk device stays for the next daemon.

@@ -626,6 +626,11 @@ impl ThreadStart {
             Ok(Lifecycle::Failed(FailCause::NumbersExhausted)) => {
                 return Err(ServeError::NumbersExhausted);
             }
+            Ok(Lifecycle::Failed(FailCause::NoSpace)) => {
+                return Err(ServeError::NoSpaceToStart(crate::thread::control::out(
+                    &event_receiver,
+                )));
+            }
             Err(Unanswered::Stalled(stalled)) => return Err(ServeError::Silent(stalled)),
             Ok(Lifecycle::Failed(FailCause::MembersLost) | Lifecycle::Stopped) | Err(_) => {
                 return Err(ServeError::MembersFailed(crate::thread::control::out(

@@ -35,7 +35,9 @@ pub struct EventRecord {
 /// The members that are out by these events, with what an I/O of each answered.
 pub(crate) fn out(events: &Receiver<EventRecord>) -> Vec<(PathBuf, Option<i32>)> {
     let out = |record: EventRecord| match record.kind {
-        EventKind::MemberOut { .. } => Some((record.device?, record.errno)),
+        EventKind::MemberOut { .. } | EventKind::MemberFull { .. } => {
+            Some((record.device?, record.errno))
+        }
         _ => None,
     };
     events.try_iter().filter_map(out).collect()
@@ -175,6 +177,8 @@ impl Control {
             | EventKind::MemberFailing { device, .. }
             | EventKind::MemberDoubted { device, .. }
             | EventKind::MemberNoLongerDoubted { device, .. }
+            | EventKind::MemberFull { device, .. }
+            | EventKind::MemberNoLongerFull { device, .. }
             | EventKind::SpareUsed { device, .. }
             | EventKind::Returned { device, .. }
             | EventKind::Rebuilt { device, .. }
@@ -193,9 +197,9 @@ impl Control {
                 cause,
                 ..
             } if by_io(cause) => devices.recent_errno(id),
-            EventKind::ReadError { device, .. } | EventKind::MemberFailing { device, .. } => {
-                devices.recent_errno(device)
-            }
+            EventKind::ReadError { device, .. }
+            | EventKind::MemberFailing { device, .. }
+            | EventKind::MemberFull { device, .. } => devices.recent_errno(device),
             _ => None,
         };
         let device = device.and_then(|id| devices.path(id));

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Pulse, Router, Shard, SharedPool, Target, Verdict, VolumeMap};
+use strake_engine::{Late, Pulse, Router, Shard, SharedPool, Target, Verdict, VolumeMap};
 
 use crate::clock::{Clock, unix_s};
 use crate::device::set::Devices;
@@ -313,8 +313,8 @@ impl Worker {
                 self.complete(now, one);
             }
             self.work.finished = finished;
-            while let Some((device, rounds)) = self.ios.overdue() {
-                self.report_overdue(now, device, rounds);
+            while let Some((device, late)) = self.ios.overdue() {
+                self.report_overdue(now, device, late);
             }
         }
         if self.work.ending.is_none() {
@@ -335,12 +335,12 @@ impl Worker {
         }
     }
 
-    /// Tells the array that I/Os of a device are overdue.
-    fn report_overdue(&mut self, now: Time, device: DeviceId, rounds: u32) {
+    /// Tells the array that I/Os of a device are not answered.
+    fn report_overdue(&mut self, now: Time, device: DeviceId, late: Late) {
         let deadline_ns = self.ios.deadline_ns();
         match &mut self.control {
-            Some(control) => control.array.overdue(now, device, rounds, deadline_ns),
-            None => self.post(ShardNo(0), Mail::Overdue(device, rounds)),
+            Some(control) => control.array.overdue(now, device, late, deadline_ns),
+            None => self.post(ShardNo(0), Mail::Overdue(device, late)),
         }
     }
 
@@ -385,7 +385,7 @@ impl Worker {
                     self.submit(now, Origin::Answer(answer), op, volume.as_deref());
                 }
                 Mail::Release(device) => self.release(device),
-                Mail::Overdue(device, rounds) => self.report_overdue(now, device, rounds),
+                Mail::Overdue(device, late) => self.report_overdue(now, device, late),
                 Mail::Judged(device, verdict) => self.judged(now, device, verdict),
                 Mail::Ublk(start) => self.ublk_start(*start),
                 Mail::Beat(answer) => {
@@ -477,9 +477,6 @@ impl Worker {
                 self.judged(now, device, verdict);
             }
             other => {
-                if matches!(other, ArrayOutput::Started) {
-                    self.ios.array_serves();
-                }
                 let control = self.control.as_mut().expect("the array spoke");
                 control.carry_out(&self.clock, other, &self.devices);
             }

@@ -386,7 +386,10 @@ impl Ssd {
         let Some(reset) = self.faults.reset.filter(|reset| reset.fails(now)) else {
             return;
         };
-        let waits = |flight: &&Flight| !flight.abandoned && flight.fate == Fate::Normal;
+        // What waits for space is not under way.
+        let waits = |flight: &&Flight| {
+            !flight.abandoned && flight.fate == Fate::Normal && flight.full.is_none()
+        };
         if self.faults.gone || self.flights.get(&op).is_none_or(|flight| !waits(&flight)) {
             return;
         }

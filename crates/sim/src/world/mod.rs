@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Array, EioGrace, Geometry, HedgeRules, Pulse, Router, Shard, Verdict};
+use strake_engine::{Array, EioGrace, Geometry, HedgeRules, Late, Pulse, Router, Shard, Verdict};
 use strake_format::Superblock;
 
 use crate::canary::Canary;
@@ -66,8 +66,8 @@ pub(crate) enum Happening {
     Retry(usize, OpNo),
     /// The deadline of an I/O passes.
     Due(usize, OpNo),
-    /// The array gets the report that I/Os of a device are overdue.
-    Overdue(DeviceId, u32),
+    /// The array gets the report that I/Os of a device are not answered.
+    Overdue(DeviceId, Late),
     /// A thread gets the array's decision about that.
     Judged(Owner, DeviceId, Verdict),
     /// A thread that stood still goes on.
@@ -515,7 +515,7 @@ impl World {
             Happening::Io(drive, op) => self.io_done(drive, op)?,
             Happening::Retry(drive, op) => self.retry(drive, op)?,
             Happening::Due(drive, op) => self.due(drive, op)?,
-            Happening::Overdue(device, rounds) => self.overdue(device, rounds)?,
+            Happening::Overdue(device, late) => self.overdue(device, late)?,
             Happening::Judged(owner, device, verdict) => self.judged(owner, device, verdict)?,
             Happening::GoesOn(owner) => self.goes_on(owner)?,
             Happening::Space => self.space_is_back(),

@@ -8,15 +8,17 @@
 //! too much cannot be read at once, `reshape`, `growth`, `moving`, `strips`, `groups`, `rotate` and
 //! `back` about other shapes, `resets` about drives that do not answer for a while, `metadata`
 //! about writes that tell of the others and go wrong, `init` about zeroing in the background,
-//! `idle` about regions that are not written for a while, `pace` about background work beside a
-//! load, `numbers` about counters that end, `undecided` about strips that are built from others
-//! that do not agree, `past` about members of another past, `visits` about reads of other shards'
-//! stripes, `wear` about what the log costs drives that write in large units.
+//! `full` about devices without space, `idle` about regions that are not written for a while,
+//! `pace` about background work beside a load, `numbers` about counters that end, `undecided` about
+//! strips that are built from others that do not agree, `past` about members of another past,
+//! `visits` about reads of other shards' stripes, `wear` about what the log costs drives that write
+//! in large units.
 
 mod back;
 mod beyond;
 mod carved;
 mod doubt;
+mod full;
 mod groups;
 mod growth;
 mod idle;

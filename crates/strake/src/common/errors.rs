@@ -782,6 +782,8 @@ impl From<ServeError> for Failure {
             ServeError::UblkSize { .. } => Failure::new(Code::ArrayInUse, error.to_string()),
             ServeError::Io { action, source } => Failure::io(action, &source),
             ServeError::MembersFailed(ref out) => members_failed(out, error.to_string()),
+            ServeError::NoSpaceToStop(_) => Failure::new(Code::NoSpace, error.to_string()),
+            ServeError::NoSpaceToStart(ref out) => no_space_to_start(out, error.to_string()),
             ServeError::MemoryLimit {
                 limit_bytes,
                 least_bytes,
@@ -842,6 +844,20 @@ fn members_failed(out: &[(PathBuf, Option<i32>)], found: String) -> Failure {
     match errors.iter().any(too_long) {
         true => failure.cure(RAISE_FILE_LIMIT),
         false => failure,
+    }
+}
+
+/// Members had no space for what the start of their array writes: nothing changed that matters.
+fn no_space_to_start(out: &[(PathBuf, Option<i32>)], found: String) -> Failure {
+    let errno = |&(_, errno): &(PathBuf, Option<i32>)| errno.map(io::Error::from_raw_os_error);
+    let too_long = |error: io::Error| error.kind() == io::ErrorKind::FileTooLarge;
+    let failure = Failure::new(Code::NoSpace, found);
+    match out.iter().filter_map(errno).any(too_long) {
+        true => failure.cure(RAISE_FILE_LIMIT),
+        false => failure.cure(
+            "make room in the file systems (or pools) of these members, and start the array \
+             again: nothing is lost",
+        ),
     }
 }
 

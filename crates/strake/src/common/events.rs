@@ -239,6 +239,16 @@ pub(crate) const GROUPS: &[(&str, &[Kind])] = &[
                 "Its superblocks are right again; its data may lack what was written meanwhile.",
             ),
             (
+                "member_full",
+                Critical,
+                "There is no space for writes to a member (a full file system or pool): they wait.",
+            ),
+            (
+                "member_no_longer_full",
+                Info,
+                "Its writes do not wait for space any more.",
+            ),
+            (
                 "member_failing",
                 Warning,
                 "A member has too many read errors and serves until a spare replaces it.",

@@ -4,7 +4,6 @@
 //! survives.
 
 pub mod decay;
-pub(crate) mod full;
 pub mod latency;
 pub mod metadata;
 pub mod misdirected;

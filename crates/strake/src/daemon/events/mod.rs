@@ -424,6 +424,8 @@ fn words(kind: &EventKind) -> Words {
         | EventKind::MemberFailing { .. }
         | EventKind::MemberDoubted { .. }
         | EventKind::MemberNoLongerDoubted { .. }
+        | EventKind::MemberFull { .. }
+        | EventKind::MemberNoLongerFull { .. }
         | EventKind::SpareUsed { .. }
         | EventKind::Returned { .. }
         | EventKind::Rebuilt { .. }
@@ -491,6 +493,7 @@ fn array_words(kind: &EventKind) -> Words {
                 FailCause::MembersLost => "members_lost",
                 FailCause::ListFull => "unreadable_list_full",
                 FailCause::NumbersExhausted => "log_numbers_exhausted",
+                FailCause::NoSpace => "no_space",
             };
             let effect = text("requests answer an error, nothing is written");
             ("failed", None, text(cause), effect)
@@ -564,6 +567,17 @@ fn member_words(kind: &EventKind) -> Words {
                  meanwhile: strake scrub compares the members",
             );
             ("member_no_longer_doubted", Some(slot), None, effect)
+        }
+        EventKind::MemberFull { slot, .. } => {
+            let effect = text(
+                "its writes wait, since the level does not survive the loss of all members that \
+                 have no space; they are tried again every second, and nothing is lost. Make room \
+                 in the file system of the file, or extend the pool",
+            );
+            ("member_full", Some(slot), text("no_space"), effect)
+        }
+        EventKind::MemberNoLongerFull { slot, .. } => {
+            ("member_no_longer_full", Some(slot), None, None)
         }
         EventKind::SpareUsed { slot, .. } => {
             ("spare_used", Some(slot), None, text("rebuild onto it"))

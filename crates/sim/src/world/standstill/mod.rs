@@ -19,8 +19,10 @@
 //! Deliberately absent: devices that hang (`Action::Stall`), and those that are slow
 //! (`fault::latency`).
 
+mod full;
+
 use strake_engine::units::*;
-use strake_engine::{Pulse, Verdict};
+use strake_engine::{Late, Pulse, Verdict};
 
 use crate::drive::overlay::{FaultKind, FaultSet};
 use crate::drive::{OpNo, Owner, Watched};
@@ -44,7 +46,7 @@ fn pulse_of(owner: Owner) -> usize {
     }
 }
 
-pub(crate) fn place_of(owner: Owner) -> Place {
+fn place_of(owner: Owner) -> Place {
     match owner {
         Owner::Array => Place::Array,
         Owner::Shard(shard) => Place::Shard(shard),
@@ -123,21 +125,25 @@ impl World {
             return Ok(());
         }
         watched.reported = true;
-        let rounds = watched.rounds;
+        let late = Late::Overdue(watched.rounds);
         self.trace.add(16);
-        let what = Happening::Overdue(device, rounds);
+        let what = Happening::Overdue(device, late);
         self.send(place_of(owner), Place::Array, what);
         Ok(())
     }
 
     /// The array gets the report.
-    pub(crate) fn overdue(&mut self, device: DeviceId, rounds: u32) -> SimResult {
-        self.trace([16, u64::from(device.0), rounds.into(), 0], || {
-            format!("array: {device:?} is overdue, {rounds}")
+    pub(crate) fn overdue(&mut self, device: DeviceId, late: Late) -> SimResult {
+        let (rounds, full) = match late {
+            Late::Overdue(rounds) => (rounds, 0),
+            Late::NoSpace => (0, 1),
+        };
+        self.trace([16, u64::from(device.0), rounds.into(), full], || {
+            format!("array: {device:?}: {late:?}")
         });
         let (now, deadline_ns) = (self.clock.now(), self.plan.latencies.deadline_ns);
         let array = &mut self.machines().array;
-        array.overdue(now, device, rounds, deadline_ns);
+        array.overdue(now, device, late, deadline_ns);
         self.poll_array()
     }
 

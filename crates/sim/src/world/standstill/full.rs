@@ -12,8 +12,8 @@
 //!
 //! Deliberately absent: starts without space, and flushes that fail for want of it.
 
-use strake_engine::Verdict;
 use strake_engine::units::*;
+use strake_engine::{Late, Verdict};
 
 use crate::drive::overlay::{FaultKind, FaultSet};
 use crate::drive::{Full, OpNo, Owner};
@@ -47,11 +47,9 @@ impl World {
         let Some(owner) = owner.filter(|_| ssd.full(op).is_some()) else {
             return false;
         };
-        let waits = is_there && (owner != Owner::Array || self.machines().started);
-        let ssd = &mut self.drives[drive].ssd;
         let full = ssd.full(op).expect("it was just seen");
         match *full {
-            _ if !waits => {
+            _ if !is_there => {
                 ssd.refuse(op);
                 return false;
             }
@@ -75,7 +73,7 @@ impl World {
         *ssd.full(op).expect("it is full") = Some(Full::Told);
         self.stats.fill_waits += 1;
         self.trace.add(17);
-        let what = Happening::Overdue(device, 0);
+        let what = Happening::Overdue(device, Late::NoSpace);
         self.send(place_of(owner), Place::Array, what);
     }
 
