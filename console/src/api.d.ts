@@ -396,6 +396,7 @@ export interface LocateRequest {
 export interface Member {
   device: string | null;
   doubted: string | null;
+  full_since: string | null;
   hedged_reads: HedgedReads;
   mismatches: number;
   read_errors: number;

@@ -63,7 +63,7 @@ export function Severity({ severity }: { severity: string }) {
 
 /** The class of a slot's tile. */
 export function bayClass(member: Member): string {
-  if (member.doubted) return "bay bad";
+  if (member.doubted || member.full_since) return "bay bad";
   if (member.state === "in_sync") {
     const troubled = member.slow || member.read_errors + member.write_errors > 0;
     return troubled ? "bay poor" : "bay good";

@@ -116,6 +116,7 @@ function health(member: Member, wear: WearMember | undefined): string[] {
   return [
     ...counted.filter(([, n]) => n > 0).map(([name, n]) => plural(name, n)),
     ...(member.doubted ? [t("member.doubted")] : []),
+    ...(member.full_since ? [t("member.full")] : []),
     ...(member.slow ? [t("member.slow")] : []),
     ...(wear?.warnings ?? []),
   ];

@@ -167,7 +167,9 @@ impl LocalClient {
         match answer_of(self.peers(), &answer, &mut left) {
             Ok(result) => result.map_err(NotDone::Failed),
             // A thread that has ended drops the request with its answer.
-            Err(Unanswered::Ended | Unanswered::GivenUp) => Err(NotDone::Failed(RequestError::Stopping)),
+            Err(Unanswered::Ended | Unanswered::GivenUp) => {
+                Err(NotDone::Failed(RequestError::Stopping))
+            }
             Err(Unanswered::Stalled(stalled)) => {
                 let request = UnderWay(Awaited::Request(answer));
                 Err(NotDone::Unfinished(stalled, request))

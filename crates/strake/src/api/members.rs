@@ -20,6 +20,10 @@ pub(crate) struct MemberJson {
     /// what is read from it may be wrong.
     #[serde(default)]
     pub(crate) doubted: Option<String>,
+    /// There is no space for writes to it (a full file system or pool), and they have waited since
+    /// then (RFC 3339); `null` where none waits.
+    #[serde(default)]
+    pub(crate) full_since: Option<String>,
     /// It has been far slower than the others for a while.
     #[serde(default)]
     pub(crate) slow: bool,

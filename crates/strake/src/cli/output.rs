@@ -521,6 +521,27 @@ fn had(a: &ArrayJson) -> String {
     was.collect()
 }
 
+/// Which slots have no space for writes, as a list, and since when.
+pub(crate) fn without_space(a: &ArrayJson) -> Option<(String, &str)> {
+    let full = a.members.iter().filter(|m| m.full_since.is_some());
+    let slots = full.clone().filter_map(|m| m.slot).map(|s| s.to_string());
+    let slots: Vec<String> = slots.collect();
+    let since = full.filter_map(|m| m.full_since.as_deref()).min()?;
+    Some((slots.join(", "), since))
+}
+
+/// That writes wait for space, and what helps.
+fn full(a: &ArrayJson) -> String {
+    let Some((slots, since)) = without_space(a) else {
+        return String::new();
+    };
+    format!(
+        "  writes wait since {since}: there is no space for them on slots {slots}; make room in \
+         the file systems of these files, or extend the pool; nothing is lost, and they go on by \
+         themselves\n"
+    )
+}
+
 /// What is said of members and jobs below the table of members.
 fn behind_members(a: &ArrayJson) -> String {
     let mut text = String::new();
@@ -533,6 +554,7 @@ fn behind_members(a: &ArrayJson) -> String {
     }
     text.push_str(&stopped::conflict(a));
     text.push_str(&retries(a));
+    text.push_str(&full(a));
     for member in &a.members {
         if let (Some(slot), Some(cause)) = (member.slot, &member.doubted) {
             text.push_str(&format!(

@@ -80,6 +80,9 @@ fn remarks(array: &ArrayJson) -> Vec<String> {
     if array.state == "unresponsive" {
         all.push("its threads do not answer".to_owned());
     }
+    if let Some((slots, _)) = output::without_space(array) {
+        all.push(format!("writes wait for space on slots {slots}"));
+    }
     for member in &array.members {
         let Some(slot) = member.slot else { continue };
         if member.state != "in_sync" {

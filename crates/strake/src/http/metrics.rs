@@ -109,6 +109,10 @@ const FAMILIES: &[(&str, &str)] = &[
         "1 where the superblocks of a member speak against it, and the level needs it.",
     ),
     (
+        "strake_member_full",
+        "1 where there is no space for writes to the member, and they wait.",
+    ),
+    (
         "strake_member_slow",
         "1 where the member is far slower than the others.",
     ),
@@ -679,6 +683,7 @@ fn member_metrics(
         ),
         ("strake_member_resets_total", member.retries.resets),
         ("strake_member_doubted", u64::from(member.doubted.is_some())),
+        ("strake_member_full", u64::from(member.full_since.is_some())),
         ("strake_member_slow", u64::from(member.slow)),
         ("strake_member_hedged_reads_total", hedged.issued),
         ("strake_member_hedged_reads_won_total", hedged.won),
@@ -776,6 +781,7 @@ mod tests {
             format!("strake_member_resets_total{labels} 1\n"),
             format!("strake_member_in_sync{labels} 1\n"),
             format!("strake_member_doubted{labels} 1\n"),
+            format!("strake_member_full{labels} 0\n"),
             format!("strake_member_slow{labels} 0\n"),
             format!("strake_member_temperature_celsius{labels} -4\n"),
             format!("strake_member_percentage_used{labels} 107\n"),

@@ -214,6 +214,9 @@ pub(crate) fn running(
         mismatches: m.mismatches,
         retries: retries(&m.retries),
         doubted: m.doubted.map(|cause| out_cause(cause).to_owned()),
+        full_since: m
+            .full_since_unix_s
+            .map(|s| rfc3339(after_1970(Duration::from_secs(s)))),
         slow: m.latency.slow,
         read_latency: m.latency.read.map(latency),
         write_latency: m.latency.write.map(latency),

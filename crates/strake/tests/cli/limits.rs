@@ -286,57 +286,6 @@ fn a_command_for_which_no_descriptor_is_left_is_told_so_and_answered_when_one_is
     rig.stop_daemon();
 }
 
-/// One member after the other was put out, until the array had failed.
-#[test]
-fn members_on_a_full_file_system_stay_and_their_writes_wait_for_room() {
-    if !rig::is_root() || !rig::has("qemu-io") {
-        return rig::skipped("a small file system needs root, and the load qemu-io");
-    }
-    let mut rig = Rig::new();
-    let options = ["-t", "tmpfs", "-o", "size=24m"];
-    let Some(mount) = crate::devices::Mount::of(&options, "tmpfs", &rig.path("small")) else {
-        return;
-    };
-    rig.start_daemon();
-    for level in ["5", "1"] {
-        let files: Vec<String> = (0..3)
-            .map(|n| rig.file(&format!("small/{level}-{n}"), 64 << 20))
-            .collect();
-        rig.create("data", level, &["--export", "nbd"], &files).ok();
-        let uri = format!("nbd+unix:///?socket={}", rig.nbd("data").display());
-        let load = Command::new("qemu-io")
-            .args(["-f", "raw", "-c", "write -P 7 0 40M", "-c", "flush", &uri])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("works");
-        let before = rig.log().matches("no space for a write").count();
-        rig.until("writes to wait", || {
-            rig.log().matches("no space for a write").count() > before
-        });
-        std::thread::sleep(Duration::from_secs(8));
-        let shown = rig.show("data");
-        assert_eq!(shown["state"], "optimal", "{shown}");
-        let remount = |size: &str| {
-            let mut command = Command::new("mount");
-            let command = command.args(["-o", &format!("remount,size={size}"), &mount.point]);
-            assert!(command.status().expect("works").success());
-        };
-        remount("400m");
-        let written = load.wait_with_output().expect("works");
-        let said = String::from_utf8_lossy(&written.stdout).into_owned();
-        assert!(said.contains("wrote 41943040"), "{said}");
-        rig.qemu_io("data", &["read -P 7 0 40M"]);
-        assert_eq!(rig.show("data")["state"], "optimal");
-        within(&rig, 60, &["stop", "data"]).ok();
-        within(&rig, 60, &["destroy", "data", "--yes"]).ok();
-        files
-            .iter()
-            .for_each(|f| fs::remove_file(f).expect("there"));
-        remount("24m");
-    }
-    rig.stop_daemon();
-}
-
 #[test]
 fn a_terminal_that_goes_does_not_end_the_daemon() {
     let mut rig = Rig::new();

@@ -22,6 +22,7 @@ mod edges;
 mod events;
 mod folder;
 mod foreign;
+mod full;
 mod groups;
 mod guides;
 mod hung;

@@ -41,6 +41,7 @@ const NO_ALERT: &[(&str, &str)] = &[
     ("StrakeMemberErrors", "no member has errors"),
     ("StrakeMemberResets", "files are not reset"),
     ("StrakeMemberDoubted", "no member is doubted"),
+    ("StrakeMemberFull", "no member lacks space"),
     ("StrakeMemberSlow", "no member is slow"),
     ("StrakeDriveWarning", NVME),
     ("StrakeDriveWorn", NVME),

@@ -186,9 +186,23 @@ fn state(array: &ArrayJson, say: Say<'_>) {
     members(array, say);
 }
 
-/// Members that are doubted or slow, and devices that are not used.
+/// Members that are doubted, full or slow, and devices that are not used.
 fn members(array: &ArrayJson, say: Say<'_>) {
     let name = &array.name;
+    if let Some((slots, since)) = output::without_space(array) {
+        say(
+            "full",
+            Severity::Critical,
+            format!(
+                "slots that have no space for writes since {since}: {slots}; the writes wait, and \
+                 nothing is lost"
+            ),
+            format!(
+                "make room in the file systems of these files (strake show {name} names them), or \
+                 extend the pool: the writes go on by themselves"
+            ),
+        );
+    }
     let doubted = slots(array, |m| m.doubted.is_some());
     if !doubted.is_empty() {
         say(

@@ -196,10 +196,16 @@ pub(crate) fn unclean(array: &str, ended: &Ended) -> Option<Failure> {
             "; the kernel still has I/O on {busy}, busy until that ends"
         ));
     }
-    let cure = format!(
-        "strake start {array} recovers what was under way; look at the devices and the kernel log \
-         first"
-    );
+    let cure = match failure.code {
+        Code::NoSpace => format!(
+            "make room in the file systems of these members, or extend their pools; then strake \
+             start {array} recovers what was under way, and all that was acknowledged is there"
+        ),
+        _ => format!(
+            "strake start {array} recovers what was under way; look at the devices and the kernel \
+             log first"
+        ),
+    };
     // The stop has begun: what that code says, that nothing was done, is not so.
     let code = match failure.code {
         Code::ArraySilent => Code::CommandUnfinished,
