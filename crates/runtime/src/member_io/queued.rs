@@ -68,7 +68,8 @@ impl MemberIos {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use strake_engine::event::{IoError, IoKind, Verdict};
+    use strake_engine::event::{IoError, IoKind};
+    use strake_engine::{Late, Verdict};
 
     use super::super::tests::{Bench, ID, member};
     use super::*;
@@ -85,7 +86,7 @@ mod tests {
         let mut finished = Vec::new();
         bench.ios.expire(&mut bench.ring, now, &mut finished);
         assert!(finished.is_empty());
-        bench.ios.overdue() == Some((ID, 0))
+        bench.ios.overdue() == Some((ID, Late::Overdue(0)))
     }
 
     /// Its deadline began when it was queued.

@@ -669,14 +669,14 @@ fn an_io_of_an_array_is_given_up_when_the_array_says_so_and_not_before() {
         bench.ios.overdue()
     };
     assert_eq!(look(&mut bench, 400), None);
-    assert_eq!(look(&mut bench, 600), Some((ID, 0)));
+    assert_eq!(look(&mut bench, 600), Some((ID, Late::Overdue(0))));
     assert_eq!(look(&mut bench, 700), None, "reported once");
     let at = begun.plus_ms(700);
     bench
         .ios
         .judged(&mut bench.ring, ID, Verdict::WaitOn, at, &mut Vec::new());
     assert_eq!(look(&mut bench, 1100), None);
-    assert_eq!(look(&mut bench, 1300), Some((ID, 1)));
+    assert_eq!(look(&mut bench, 1300), Some((ID, Late::Overdue(1))));
     let mut over = Vec::new();
     let at = begun.plus_ms(1300);
     bench.ios.judged(

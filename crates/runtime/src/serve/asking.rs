@@ -196,16 +196,6 @@ impl Serving {
         Ok(answer_of(&self.threads.peers, &answer, &mut patience)?)
     }
 
-    /// What the array's threads answer to a question that is posted to its first one.
-    pub(super) fn outcome<T>(
-        &self,
-        left: &mut Duration,
-        question: impl FnOnce(Sender<T>) -> Mail,
-    ) -> Result<T, Unanswered> {
-        let answer = self.post(question);
-        answer_of(&self.threads.peers, &answer, left)
-    }
-
     /// Asks every thread for a sign that it still takes its mail.
     pub fn heartbeat(&self) -> Heartbeat {
         Heartbeat::ask(&self.threads.peers)

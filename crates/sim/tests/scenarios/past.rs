@@ -298,7 +298,7 @@ fn branches(draft: Draft, again: Draft) -> [Scenario; 2] {
         array.fill().rest().stop();
         array
     });
-    let [mut first, second] = both;
+    let [mut first, mut second] = both;
     let drive = second.drive(1);
     let bytes = |array: &Scenario| array.world.ssd(drive).bytes().to_vec();
     assert!(bytes(&first) == bytes(&second), "one past");

@@ -706,6 +706,7 @@ pub(crate) mod tests {
             state: MemberState::InSync,
             heard: Generation(0),
             doubted: Some(OutCause::Emptied),
+            full_since_unix_s: None,
             read_errors: 3,
             write_errors: 4,
             mismatches: 6,
