@@ -223,8 +223,8 @@ impl Ring {
     }
 
     /// Has the kernel take memory for as many requests at once as the queue holds, and keep it. It
-    /// takes some for each higher peak; a thread whose array is to write pages back cannot wait for
-    /// that.
+    /// takes some for each higher peak; where memory comes only by a write to the array, its shard
+    /// cannot wait for that.
     ///
     /// # Errors
     /// There is no memory for them, and the ring cannot be used.
