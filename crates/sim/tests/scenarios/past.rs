@@ -291,19 +291,20 @@ fn a_member_from_the_future_of_older_images_is_refused_by_that_name() {
     }
 }
 
-/// Two arrays of one past, stopped. Their next sessions draw different numbers.
-fn branches(draft: Draft, again: Draft) -> [Scenario; 2] {
-    let both = [draft, again].map(|draft| {
-        let mut array = draft.start();
-        array.fill().rest().stop();
-        array
-    });
-    let [mut first, mut second] = both;
+/// Two arrays of one past, stopped, and the drive of their second slot. Their next sessions draw
+/// different numbers.
+fn branches(draft: Draft, again: Draft) -> ([Scenario; 2], usize) {
+    let (mut first, mut second) = (draft.start(), again.start());
+    for array in [&mut first, &mut second] {
+        array.fill().rest();
+    }
     let drive = second.drive(1);
+    first.stop();
+    second.stop();
     let bytes = |array: &Scenario| array.world.ssd(drive).bytes().to_vec();
     assert!(bytes(&first) == bytes(&second), "one past");
     first.world.assemble(false).expect("it could start");
-    [first, second]
+    ([first, second], drive)
 }
 
 /// All members are put back to what they were, and the array goes on a second time: the superblocks
@@ -312,8 +313,7 @@ fn branches(draft: Draft, again: Draft) -> [Scenario; 2] {
 #[test]
 fn a_member_of_another_branch_of_one_past_is_not_believed() {
     for (draft, again) in drafts().into_iter().zip(drafts()) {
-        let [mut first, mut second] = branches(draft, again);
-        let drive = second.drive(1);
+        let ([mut first, mut second], drive) = branches(draft, again);
         for (array, requests) in [(&mut first, 30), (&mut second, 20)] {
             array.start().write(requests).rest().stop();
         }
@@ -352,8 +352,7 @@ fn a_member_of_another_branch_of_one_past_is_not_believed() {
 #[test]
 fn a_copy_of_another_branch_in_place_of_a_member_that_serves_is_out() {
     for (draft, again) in drafts().into_iter().zip(drafts()) {
-        let [mut first, mut second] = branches(draft, again);
-        let drive = second.drive(1);
+        let ([mut first, mut second], drive) = branches(draft, again);
         for array in [&mut first, &mut second] {
             array.start().sleep();
         }
