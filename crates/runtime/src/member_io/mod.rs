@@ -208,7 +208,7 @@ struct Flight {
     device: Arc<Device>,
     file: File,
     work: Work,
-    /// When it was asked for.
+    /// When it was asked for, or was tried again after there was no space.
     since: Time,
     /// It blocks a worker of the kernel, and has or waits for a turn.
     blocks: bool,
@@ -342,11 +342,11 @@ impl MemberIos {
     }
 
     /// Devices with an I/O that has taken longer than this and is waited for, and how long the
-    /// oldest of each has.
+    /// oldest of each has; not for want of space, to which the device does answer.
     pub(crate) fn late(&mut self, than: Duration, now: Time) -> Vec<(DeviceId, Duration)> {
         let mut late = BTreeMap::new();
         let flights = self.flights.iter_mut().map(|(_, flight)| flight);
-        for flight in flights.filter(|flight| !flight.abandoned) {
+        for flight in flights.filter(|flight| !flight.abandoned && flight.full.is_none()) {
             let took = Duration::from_nanos(now.since(flight.since));
             if took > than {
                 let oldest = late.entry(flight.id).or_insert(took);
@@ -563,8 +563,9 @@ impl MemberIos {
             let error = flight.pauses.take().expect("it was just seen to pause");
             self.pausing -= 1;
             if !ends {
-                let full = flight.full.take();
-                if let Some(retry) = flight.retry.as_mut().filter(|_| full.is_none()) {
+                if flight.full.take().is_some() {
+                    flight.since = now;
+                } else if let Some(retry) = flight.retry.as_mut() {
                     retry.tries += 1;
                 }
                 self.begin(ring, place, file, now);

@@ -144,6 +144,7 @@ fn a_stop_while_writes_wait_for_room_ends_soon_and_says_on_which_members() {
     let begun = Instant::now();
     let told = within(&small.rig, 60, &["stop", "data"]).refused(1, "no-space");
     assert!(begun.elapsed() < Duration::from_secs(25), "{begun:?}");
+    assert!(!told.err.contains("no answer"), "each answers: {told:?}");
     let error = told.json_error();
     let found = error["found"].as_str().expect("text");
     assert!(found.contains("small/5-"), "{found}");
