@@ -104,7 +104,7 @@ pub(crate) const BOOTS: [Boot; 17] = [
         drives: 6,
         size_mib: 512,
         block_bytes: 512,
-        usual_s: 160,
+        usual_s: 230,
         limit_s: 1800,
         ublk_mode: None,
         scenarios: &[
