@@ -3,6 +3,8 @@
 //! Invariants: exit codes and error lines are those of cli.md; nothing prompts without a terminal;
 //! a dry run changes nothing. Deliberately absent: the commands themselves (`commands`).
 
+#[cfg(test)]
+mod advised;
 pub(crate) mod args;
 pub(crate) mod client;
 pub(crate) mod complete;

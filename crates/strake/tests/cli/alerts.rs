@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::hung::{Freezer, within};
 use crate::rig::{Rig, is_root, skipped};
 
 const NBD: &[&str] = &["--export", "nbd"];
@@ -906,4 +907,38 @@ fn a_test_of_no_channel_is_refused() {
     let would = rig.run(&["alert", "test", "--dry-run"]).ok().json();
     assert_eq!(would["channels"][0]["dry_run"], true, "{would}");
     assert_eq!(rig.channel()["delivered"], 0);
+}
+
+#[test]
+fn channels_are_known_and_tested_while_the_disk_of_the_spool_hangs() {
+    if !is_root() {
+        return skipped("only root can freeze a file system");
+    }
+    let mut rig = Rig::new();
+    fs::create_dir_all(rig.dir()).expect("made");
+    let Some(mut freezer) = Freezer::at(&rig, rig.dir().join("alerts")) else {
+        return;
+    };
+    freezer.freeze();
+    let (port, requests) = http_server(Vec::new());
+    rig.configure(&format!(
+        "[[alerts]]\nname = \"hook\"\ngroup = \"1s\"\n[alerts.webhook]\n\
+         url = \"http://127.0.0.1:{port}/\"\n"
+    ));
+    rig.start_daemon();
+    let status = rig.run(&["alert", "status"]).json();
+    assert_eq!(status["channels"][0]["name"], "hook", "{status}");
+    within(&rig, 20, &["alert", "test"]).ok();
+    rig.create("data", "5", NBD, &rig.files(3)).ok();
+    rig.run(&["fail", "data", "1"]).ok();
+    // What happened meanwhile is told when the disk goes on.
+    freezer.thaw();
+    let told = || {
+        let requests = requests.lock().expect("whole");
+        requests
+            .iter()
+            .any(|(_, _, body)| body.contains("member_out"))
+    };
+    rig.until("it is told", told);
+    rig.stop_daemon();
 }

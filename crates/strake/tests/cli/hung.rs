@@ -28,7 +28,7 @@ impl Freezer {
     pub(crate) fn new(rig: &Rig) -> Option<Freezer> {
         Freezer::at(rig, PathBuf::from(rig.path("freezer")))
     }
-    fn at(rig: &Rig, folder: PathBuf) -> Option<Freezer> {
+    pub(crate) fn at(rig: &Rig, folder: PathBuf) -> Option<Freezer> {
         let image = rig.file("freezer.img", 256 << 20);
         std::fs::create_dir(&folder).expect("works");
         let shown = folder.display().to_string();

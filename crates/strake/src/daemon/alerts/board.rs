@@ -4,12 +4,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, oneshot};
 
 use crate::api::{AlertChannelJson, AlertFailingJson, AlertTestJson};
 use crate::common::errors::{Code, Failure};
+use crate::common::time::rfc3339;
 
 /// A channel is given its time, and a little more.
 const TEST_PATIENCE: Duration = Duration::from_secs(310);
@@ -34,14 +35,23 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Board {
-    /// The channels begin.
-    pub(super) fn begin(
-        &self,
-        channels: Vec<AlertChannelJson>,
-        tests: mpsc::UnboundedSender<Test>,
-    ) {
+    /// The configuration has these channels. Tests of them wait in what is given back.
+    pub(super) fn begin(&self, channels: Vec<AlertChannelJson>) -> mpsc::UnboundedReceiver<Test> {
+        let (tests, asked) = mpsc::unbounded_channel();
         *locked(&self.channels) = channels;
         *locked(&self.tests) = Some(tests);
+        asked
+    }
+
+    /// No channel delivers until the daemon is restarted.
+    pub(super) fn ended(&self, why: &str) {
+        let now = rfc3339(SystemTime::now());
+        for channel in locked(&self.channels).iter_mut() {
+            channel.failing = true;
+            channel.failing_since.get_or_insert_with(|| now.clone());
+            channel.last_error = Some(why.to_owned());
+            channel.last_error_at = Some(now.clone());
+        }
     }
 
     /// Something of a channel is changed.
@@ -118,11 +128,24 @@ impl Board {
             channels: names,
             answer,
         };
-        let gone = || Failure::new(Code::Internal, "the alerts of the daemon have ended");
         let sent = locked(&self.tests).as_ref().map(|tests| tests.send(test));
-        sent.and_then(Result::ok).ok_or_else(gone)?;
+        sent.and_then(Result::ok).ok_or_else(|| self.gone())?;
         let wait = async { tokio::time::timeout(TEST_PATIENCE, answered).await };
         let done = tokio::runtime::Handle::current().block_on(wait);
-        done.map_err(|_| gone())?.map_err(|_| gone())
+        let late = |_| {
+            let bound = TEST_PATIENCE.as_secs();
+            Failure::new(
+                Code::Internal,
+                format!("the alerts gave no answer for {bound} s"),
+            )
+        };
+        done.map_err(late)?.map_err(|_| self.gone())
+    }
+
+    fn gone(&self) -> Failure {
+        let channels = self.channels();
+        let why = channels.iter().find_map(|one| one.last_error.as_deref());
+        let why = why.unwrap_or("the daemon ends");
+        Failure::new(Code::Internal, format!("no alert is delivered: {why}"))
     }
 }

@@ -22,6 +22,7 @@ mod ways;
 mod webhook;
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
@@ -51,8 +52,14 @@ const KEEP_PERIOD: Duration = Duration::from_secs(60);
 /// The disk gets so long to keep what is not delivered, when the daemon ends.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Where nothing of them goes on.
+/// See `over`.
 const NONE: &str = "there are no alerts until the daemon is restarted";
+
+/// Nothing of them goes on.
+fn over(service: &Service, why: &str) {
+    rounds::note(service.events(), "alerts", why, NONE);
+    service.alerts().ended(&format!("{why}; {NONE}"));
+}
 
 /// The alerts of a daemon, until they are ended.
 #[derive(Debug)]
@@ -69,28 +76,29 @@ impl Alerts {
         }
         // What happens from here on is told to a channel that is new.
         let newest = service.events().newest();
+        // Before anybody can ask for them.
+        let tests = service.alerts().begin(channels.iter().map(fresh).collect());
         let (end, asked) = oneshot::channel();
         let (tell, ended) = channel();
-        let (service, channels) = (Arc::clone(service), channels.to_vec());
-        let log = Arc::clone(service.events());
+        let (alerts, channels) = (Arc::clone(service), channels.to_vec());
         let spawned = strake_runtime::spawn_thread("alerts", move || {
             match runtime_for_names() {
                 Ok(runtime) => {
-                    let events = Arc::clone(service.events());
-                    let run = Teller::run(service, channels, newest, asked);
+                    let service = Arc::clone(&alerts);
+                    let run = Teller::run(service, channels, newest, tests, asked);
                     if let Err(why) = rounds::caught(|| runtime.block_on(run)) {
-                        rounds::note(&events, "alerts", &why, NONE);
+                        over(&alerts, &why);
                     }
                     // A program or a look that hangs keeps no daemon from its end.
                     runtime.shutdown_background();
                 }
-                Err(failure) => tracing::error!(%failure, "there are no alerts"),
+                Err(failure) => over(&alerts, &failure.found),
             }
             // Nobody may wait.
             let _ = tell.send(());
         });
         if let Err(error) = spawned {
-            rounds::note(&log, "alerts", &error.to_string(), NONE);
+            over(service, &error.to_string());
             return None;
         }
         Some(Alerts {
@@ -185,25 +193,27 @@ impl Teller {
         service: Arc<Service>,
         channels: Vec<Channel>,
         newest: u64,
+        mut tests: mpsc::UnboundedReceiver<Test>,
         mut asked: oneshot::Receiver<()>,
     ) {
-        let folders = service.dir().alerts();
-        let open = rounds::done_by_itself(move || Spool::open(&folders));
-        let (spool, found) = tokio::select! {
-            opened = open => match opened {
-                Ok(opened) => opened,
-                Err(failure) => {
-                    rounds::note(service.events(), "alerts", &failure.found, NONE);
-                    return;
-                }
-            },
-            _ = &mut asked => return,
-        };
-        let (tests, mut tests_asked) = mpsc::unbounded_channel();
-        service
-            .alerts()
-            .begin(channels.iter().map(fresh).collect(), tests);
         let mut work = JoinSet::new();
+        let folders = service.dir().alerts();
+        let mut open = pin!(rounds::done_by_itself(move || Spool::open(&folders)));
+        // A disk that hangs keeps no test.
+        let opened = loop {
+            tokio::select! {
+                opened = &mut open => break opened,
+                _ = &mut asked => return,
+                Some(test) = tests.recv() => {
+                    work.spawn(answer(channels.clone(), test));
+                }
+                Some(_) = work.join_next() => {}
+            }
+        };
+        let (spool, found) = match opened {
+            Ok(opened) => opened,
+            Err(failure) => return over(&service, &failure.found),
+        };
         let mut teller = Teller::new(service, channels.clone(), newest, spool, found);
         teller.keep();
         let events = Arc::clone(teller.service.events());
@@ -234,7 +244,7 @@ impl Teller {
                 looked = looked(&mut teller.looking) => {
                     rounds.round(|| teller.looked(looked));
                 }
-                Some(test) = tests_asked.recv() => {
+                Some(test) = tests.recv() => {
                     work.spawn(answer(channels.clone(), test));
                 }
                 Some(_) = work.join_next() => {}
