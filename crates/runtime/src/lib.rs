@@ -39,7 +39,7 @@ pub use mail::local::LocalClient;
 pub use member_io::raw::RawMembers;
 pub use memory::budget::{check_descriptors_left, raise_descriptor_limit};
 pub use memory::resident::bound_heaps;
-pub use memory::{check_memory_left, may_have};
+pub use memory::{Promise, check_memory_left, may_have};
 pub use ring::check_io_uring;
 pub use serve::asking::{NotDone, UnderWay};
 pub use serve::ending::Stopped;

@@ -94,6 +94,19 @@ impl Drop for Reserved {
     }
 }
 
+/// Memory for an array that is being made: no other array gets it until this one starts, or is
+/// given up and this is dropped.
+#[derive(Debug)]
+pub struct Promise(Mutex<Option<Reserved>>);
+
+impl Promise {
+    /// Takes it, or gives it back where it is not enough.
+    fn redeem(&self, bytes: u64) -> Option<Reserved> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        kept.filter(|reserved| reserved.bytes >= bytes)
+    }
+}
+
 /// A bound: so many bytes, and what says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Bound {
@@ -116,29 +129,38 @@ fn of_threads(shards: u16) -> u64 {
 }
 
 /// Refuses an array that is to be made if it could not be started then: by that time the allocator
-/// keeps the stacks of the threads that were tried.
-pub(crate) fn may_reserve(bytes: u64, shards: u16) -> Result<(), ServeError> {
+/// keeps the stacks of the threads that were tried. What it starts with is kept for it.
+pub(crate) fn promise(bytes: u64, shards: u16) -> Result<Promise, ServeError> {
     let tried = (tried_for(shards) as u64 * OF_THREAD).min(STACKS_KEPT);
-    reserve_leaving(bytes, shards, FOR_MAKING + tried).map(drop)
+    let reserved = reserve_beside(bytes, shards, FOR_MAKING + tried)?;
+    Ok(Promise(Mutex::new(Some(reserved))))
 }
 
-/// Reserves memory for an array of so many shards.
-pub(crate) fn reserve(bytes: u64, shards: u16) -> Result<Reserved, ServeError> {
-    reserve_leaving(bytes, shards, 0)
+/// Reserves memory for an array of so many shards, or takes what was promised to it. What was
+/// promised is not decided on once more: while another array allocates, its memory counts twice.
+pub(crate) fn reserve(
+    bytes: u64,
+    shards: u16,
+    promised: Option<&Promise>,
+) -> Result<Reserved, ServeError> {
+    match promised.and_then(|promise| promise.redeem(bytes)) {
+        Some(reserved) => Ok(reserved),
+        None => reserve_beside(bytes, shards, 0),
+    }
 }
 
-fn reserve_leaving(bytes: u64, shards: u16, leave: u64) -> Result<Reserved, ServeError> {
+fn reserve_beside(bytes: u64, shards: u16, beside: u64) -> Result<Reserved, ServeError> {
     // Until after what is refused was given back.
     let _decides = DECIDES.lock().unwrap_or_else(PoisonError::into_inner);
     let others = RESERVED.fetch_add(bytes, Ordering::Relaxed);
-    let threads = of_threads(shards);
+    let threads = of_threads(shards) + beside;
     let needs = bytes.saturating_add(threads);
     let pending = PENDING.fetch_add(needs, Ordering::Relaxed);
     let reserved = Reserved::new(bytes, needs);
     fits(bytes, others, &bounds())?;
     // What others have reserved and use is not in there any more.
     fits(bytes, 0, available().as_slice())?;
-    let held = (FOR_DAEMON + leave + threads).saturating_add(pending);
+    let held = (FOR_DAEMON + threads).saturating_add(pending);
     fits(bytes, 0, &left_beside(held))?;
     Ok(reserved)
 }
@@ -369,8 +391,25 @@ mod tests {
     fn no_machine_has_as_much_as_this() {
         let error = may_have(u64::MAX / 2).expect_err("too much");
         assert!(matches!(error, ServeError::NoMemory { .. }), "{error}");
-        assert!(reserve(u64::MAX / 2, 1).is_err());
-        drop(reserve(1 << 20, 1).expect("a MiB is there"));
+        assert!(reserve(u64::MAX / 2, 1, None).is_err());
+        drop(reserve(1 << 20, 1, None).expect("a MiB is there"));
+    }
+
+    #[test]
+    fn what_is_promised_is_nobody_elses_and_is_taken_once() {
+        let promise = promise(5 << 20, 1).expect("5 MiB are there");
+        let kept = |promise: &Promise| {
+            let kept = promise.0.lock().expect("no thread panics");
+            kept.as_ref().map(|reserved| reserved.bytes)
+        };
+        assert_eq!(kept(&promise), Some(5 << 20));
+        // Beside it, and in its place.
+        drop(reserve(1 << 20, 1, None).expect("a MiB is there"));
+        assert_eq!(kept(&promise), Some(5 << 20));
+        let reserved = reserve(5 << 20, 1, Some(&promise)).expect("what was promised");
+        assert_eq!((kept(&promise), reserved.bytes), (None, 5 << 20));
+        let more = reserve(6 << 20, 1, Some(&promise)).expect("6 MiB are there");
+        assert_eq!(more.bytes, 6 << 20);
     }
 
     #[test]

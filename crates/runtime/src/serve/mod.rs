@@ -50,7 +50,7 @@ use crate::member_io::MemberIos;
 use crate::memory::budget;
 use crate::memory::buffers::Registered;
 use crate::memory::resident::{declare_io_flusher, have_stack_and_heap, lock_memory};
-use crate::memory::{self, Reserved};
+use crate::memory::{self, Promise, Reserved};
 use crate::ring::{Ring, check_io_uring, no_io_uring};
 use crate::serve::asking::{ASK_PATIENCE, QUIET_PATIENCE, Unanswered, is_under_way, not_begun};
 use crate::serve::placement::{
@@ -198,7 +198,9 @@ fn prepare(mut config: ServeConfig) -> Result<Prepared, ServeError> {
     check_io_uring(shards)?;
     budget::check_descriptors(shards, 0)?;
     // Before threads are tried: one that begins where nothing is left ends the process.
-    let memory = memory::reserve(memory_bytes(&stock, shards, queue), shards)?;
+    let promised = config.placement.promised.take();
+    let bytes = memory_bytes(&stock, shards, queue);
+    let memory = memory::reserve(bytes, shards, promised.as_deref())?;
     check_threads(shards).map_err(no_thread)?;
     Ok(Prepared {
         memory,
@@ -226,7 +228,7 @@ pub fn may_serve(config: ServeConfig) -> Result<(), ServeError> {
 }
 
 /// Whether an array that is to be made of so many devices, which are not open yet, could be served
-/// as `config` says.
+/// as `config` says. The memory that it needs is kept for it.
 ///
 /// # Errors
 /// What this process may not have.
@@ -234,7 +236,7 @@ pub fn may_make(
     superblock: &Superblock,
     devices: usize,
     config: &ServeConfig,
-) -> Result<(), ServeError> {
+) -> Result<Promise, ServeError> {
     let plan = Plan::choose(config.export, config.placement.requests, None)?;
     let queue = plan.stock().unwrap_or_default();
     let shards = shards_for(superblock, config.shards.max(1));
@@ -243,8 +245,9 @@ pub fn may_make(
     let stock = stock_of_shard(&geometry, config.memory_bytes, limit, shards, &queue)?;
     check_io_uring(shards)?;
     budget::check_descriptors(shards, devices)?;
-    memory::may_reserve(memory_bytes(&stock, shards, &queue), shards)?;
-    check_threads(shards).map_err(no_thread)
+    let promise = memory::promise(memory_bytes(&stock, shards, &queue), shards)?;
+    check_threads(shards).map_err(no_thread)?;
+    Ok(promise)
 }
 
 /// Assembles, starts shards and the export, and returns when the array serves.

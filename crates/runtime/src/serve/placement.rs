@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::thread::CpuSet;
@@ -21,9 +22,10 @@ use strake_engine::{Geometry, limits};
 use crate::device::set::Devices;
 use crate::error::ServeError;
 use crate::export::{ExportKind, Plan};
+use crate::memory::Promise;
 
 /// What was asked for; the default leaves everything to the runtime.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Placement {
     /// CPUs that the array's threads may use; empty: chosen by where the drives are.
     pub cpus: Vec<usize>,
@@ -31,6 +33,8 @@ pub struct Placement {
     pub memory_limit_bytes: Option<u64>,
     /// Requests under way at most.
     pub requests: Option<NonZeroU32>,
+    /// Memory that is kept for it already, since [`crate::may_make`].
+    pub promised: Option<Arc<Promise>>,
 }
 
 /// What an array has.

@@ -161,6 +161,7 @@ impl PlacementRecord {
             cpus: self.cpus.clone(),
             memory_limit_bytes: self.memory_limit_bytes,
             requests: self.requests.and_then(NonZeroU32::new),
+            promised: None,
         }
     }
 

@@ -113,6 +113,43 @@ fn limits_of_memory_refuse_an_array_by_name_and_end_no_daemon() {
     }
 }
 
+/// Each was asked whether there is memory, and the last to start found none: it was made, and did
+/// not start.
+#[test]
+fn of_two_arrays_that_are_made_at_once_none_is_made_without_the_memory_to_start() {
+    let mut rig = Rig::new();
+    let devices = ["a", "b"].map(|name| (name, rig.files_called(name, 2)));
+    let (mut served, mut refused) = (0, 0);
+    for kib in (460_000..=660_000).step_by(20_000) {
+        rig.start_daemon_limited(&format!("-v {kib}"), &["--shards", "2"]);
+        let runs = std::thread::scope(|scope| {
+            let create = |(name, devices): &(&str, Vec<String>)| {
+                rig.create(name, "1", &["--export", "nbd"], devices)
+            };
+            let both = [0, 1].map(|n| {
+                scope.spawn({
+                    let one = &devices[n];
+                    move || create(one)
+                })
+            });
+            both.map(|one| one.join().expect("no thread panics"))
+        });
+        for (run, (name, _)) in runs.into_iter().zip(&devices) {
+            if run.code == 0 {
+                served += 1;
+                rig.run(&["stop", name]).ok();
+                rig.run(&["destroy", name, "--yes"]).ok();
+                continue;
+            }
+            let found = run.refused(4, "memory-short").json_error()["found"].to_string();
+            assert!(!found.contains("was made"), "{kib}: {found}");
+            refused += 1;
+        }
+        rig.stop_daemon();
+    }
+    assert!(served > 0 && refused > 0, "{served}, {refused}");
+}
+
 #[test]
 fn a_daemon_that_may_have_too_little_memory_is_refused_with_the_limit() {
     let rig = Rig::new();

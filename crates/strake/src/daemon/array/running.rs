@@ -20,8 +20,8 @@ use strake_engine::event::{
 use strake_engine::units::DeviceId;
 use strake_format::{ArrayName, ArrayUuid, MemberUuid, Past, Superblock};
 use strake_runtime::{
-    Counters, Device, EventRecord, ExportKind, Heartbeat, MemberImage, RequestLatencies,
-    ServeConfig, Serving, Stopped,
+    Counters, Device, EventRecord, ExportKind, Heartbeat, MemberImage, Placement, Promise,
+    RequestLatencies, ServeConfig, Serving, Stopped,
 };
 
 use crate::api::{ArrayJson, ExplainJson, SetAsideJson};
@@ -107,6 +107,8 @@ pub(crate) struct Start {
     pub(crate) left_behind: BTreeSet<PathBuf>,
     /// Resources.
     pub(crate) limits: Limits,
+    /// Memory that is kept for it, since it was made.
+    pub(crate) promised: Option<Arc<Promise>>,
 }
 
 impl Start {
@@ -121,6 +123,7 @@ impl Start {
             elder: None,
             left_behind: BTreeSet::new(),
             limits,
+            promised: None,
         }
     }
 }
@@ -287,7 +290,10 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
         members: Vec::new(),
         shards: placement.shards(how.limits.shards),
         memory_bytes: how.limits.memory_bytes,
-        placement: placement.for_runtime(),
+        placement: Placement {
+            promised: how.promised.clone(),
+            ..placement.for_runtime()
+        },
         io_timeout: how.limits.io_timeout,
         force: how.force,
         export: parse_export(&word)?,

@@ -21,6 +21,7 @@ pub(crate) mod upkeep;
 pub(crate) mod volumes;
 pub(crate) mod watched;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -326,8 +327,12 @@ impl Service {
             may_keep(&self.dir, &placement)?;
         }
         let config = running::trial(&placement, self.limits)?;
+        // Its memory is kept for it until it starts: another may start meanwhile.
+        let promised = RefCell::new(None);
         let may = |superblock: &Superblock, devices: usize| {
-            Ok(strake_runtime::may_make(superblock, devices, &config)?)
+            let promise = strake_runtime::may_make(superblock, devices, &config)?;
+            promised.replace(Some(Arc::new(promise)));
+            Ok(())
         };
         let paths = request.all_devices();
         let taken = match request.force {
@@ -362,6 +367,7 @@ impl Service {
         let how = Start {
             // Whatever array had it before was not found.
             name: Some(made.superblock.name.clone()),
+            promised: promised.take(),
             ..self.how(request.export, false)
         };
         let started = keep_placement(&self.dir, made.superblock.array, &placement)
