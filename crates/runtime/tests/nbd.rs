@@ -396,7 +396,7 @@ fn a_client_that_does_not_read_stops_itself_only_and_a_stop_ends_it() {
     }
     let begun = std::time::Instant::now();
     serving.stop().expect("stops");
-    assert!(begun.elapsed() < std::time::Duration::from_secs(20));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(60));
 }
 
 #[test]
@@ -427,7 +427,7 @@ fn requests_without_data_wait_in_the_socket_of_a_client_that_does_not_read() {
     }
     let begun = std::time::Instant::now();
     serving.stop().expect("stops");
-    assert!(begun.elapsed() < std::time::Duration::from_secs(20));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(60));
 }
 
 #[test]

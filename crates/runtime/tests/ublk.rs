@@ -52,7 +52,7 @@ impl Block {
                 .custom_flags(libc::O_DIRECT)
                 .open(path)
         };
-        for _ in 0..500 {
+        for _ in 0..6000 {
             if let Ok(file) = open() {
                 return Block(file);
             }

@@ -40,7 +40,7 @@ impl Spec {
             strip: 65536,
             shards: 1,
             export: ExportKind::Nbd,
-            io_timeout: Duration::from_secs(10),
+            io_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -210,7 +210,7 @@ pub(crate) fn wait_for(serving: &Serving, what: &str, wanted: impl Fn(&Status) -
             return status;
         }
         assert!(
-            begun.elapsed() < Duration::from_secs(60),
+            begun.elapsed() < Duration::from_secs(120),
             "no {what}: {status:#?}"
         );
         std::thread::sleep(Duration::from_millis(10));
@@ -288,7 +288,7 @@ impl Client {
     pub(crate) fn greet(socket: &Path) -> Client {
         let mut stream = UnixStream::connect(socket).expect("connects");
         stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
+            .set_read_timeout(Some(Duration::from_secs(90)))
             .expect("timeout");
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting).expect("greeting");
@@ -306,7 +306,7 @@ impl Client {
     /// On a stream where greetings have been exchanged.
     pub(crate) fn over(stream: UnixStream) -> Client {
         stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
+            .set_read_timeout(Some(Duration::from_secs(90)))
             .expect("timeout");
         Client {
             stream,

@@ -239,7 +239,7 @@ mod tests {
         stream.write_all(request).await.expect("written");
         let mut text = Vec::new();
         let read = stream.read_to_end(&mut text);
-        let read = tokio::time::timeout(Duration::from_secs(20), read).await;
+        let read = tokio::time::timeout(Duration::from_secs(60), read).await;
         read.expect("in time").expect("reads");
         String::from_utf8_lossy(&text).into_owned()
     }
@@ -270,7 +270,14 @@ mod tests {
                 assert!(answer.contains("all 128 connections"), "{answer}");
             }
             drop(busy.pop());
-            let answer = answer_to(&socket, REQUEST).await;
+            // A busy machine may see only later that one has gone.
+            let mut answer = String::new();
+            for _ in 0..20 {
+                answer = answer_to(&socket, REQUEST).await;
+                if answer.ends_with("quick") {
+                    break;
+                }
+            }
             assert!(answer.ends_with("quick"), "{answer}");
         });
     }

@@ -135,7 +135,7 @@ fn mail_channel(rig: &Rig, folder: &Path, tls: &str, more: &str) -> String {
     let port = fs::read_to_string(folder.join("port")).expect("it listens");
     let ca = folder.join("cert.pem");
     format!(
-        "[[alerts]]\nname = \"ops\"\ngroup = \"1s\"\ntimeout = \"2s\"\n[alerts.mail]\n\
+        "[[alerts]]\nname = \"ops\"\ngroup = \"2s\"\ntimeout = \"30s\"\n[alerts.mail]\n\
          to = [\"ops@example.org\"]\nfrom = \"strake@example.org\"\n\
          server = \"localhost:{port}\"\ntls = \"{tls}\"\nca_file = \"{}\"\nuser = \"strake\"\n\
          password_file = \"{}\"\n{more}",
@@ -200,9 +200,12 @@ fn mail_goes_over_tls_with_a_login_and_tells_what_began_and_what_ended() {
             .iter()
             .any(|mail| mail.contains("data is optimal again"))
     });
-    rig.until("an empty queue", || rig.channel()["queued"] == 0);
+    // What is delivered leaves the queue a moment before that is told.
+    rig.until("an empty queue, and that it is told", || {
+        let channel = rig.channel();
+        channel["queued"] == 0 && channel["failing"] == false
+    });
     let channel = rig.channel();
-    assert_eq!(channel["failing"], false, "{channel}");
     assert!(channel["last_success"].is_string(), "{channel}");
     let metrics = rig.ask("GET", "/metrics");
     assert!(
@@ -219,19 +222,22 @@ fn each_failure_of_a_mail_server_is_named_and_bounded() {
         return;
     };
     let password = rig.file_of("password", PASSWORD, 0o600);
-    rig.configure(&mail_channel(&rig, &folder, "tls", ""));
+    // A loaded machine needs its time for what does not hang.
+    let channel = mail_channel(&rig, &folder, "tls", "");
+    let hasty = channel.replace("\"ops\"", "\"hasty\"").replace("30s", "2s");
+    rig.configure(&(channel + &hasty));
     rig.start_daemon();
-    rig.run(&["alert", "test"]).ok();
-    for (mode, parts) in [
-        ("4xx", &["451", "come back later"][..]),
-        ("5xx", &["554", "not wanted"]),
-        ("hang", &["no end within 2 s"]),
-        ("close", &["localhost port "]),
+    rig.run(&["alert", "test", "ops"]).ok();
+    for (channel, mode, parts) in [
+        ("ops", "4xx", &["451", "come back later"][..]),
+        ("ops", "5xx", &["554", "not wanted"]),
+        ("hasty", "hang", &["no end within 2 s"]),
+        ("ops", "close", &["localhost port "]),
     ] {
         fs::write(folder.join("mode"), mode).expect("written");
         let begun = Instant::now();
-        let error = rig.test_fails();
-        assert!(begun.elapsed() < Duration::from_secs(20), "{mode}");
+        let error = rig.fails(&["alert", "test", channel]);
+        assert!(begun.elapsed() < Duration::from_secs(60), "{mode}");
         for part in parts {
             assert!(error.contains(part), "{mode}: {error}");
         }
@@ -286,18 +292,14 @@ fn an_address_that_is_refused_for_ever_keeps_no_other_from_the_mail() {
     rig.until("the mail", || !mails(&folder).is_empty());
     rig.until("an empty queue", || rig.channel()["queued"] == 0);
     assert_eq!(header(&mails(&folder)[0], "X-Test-To"), "ops@example.org");
+    let failing = rig.event("the failure", |e| e["event"] == "alert_failing");
+    assert_eq!(failing["cause"], "ops", "{failing}");
     let channel = rig.channel();
     let error = channel["last_error"].as_str().unwrap_or_default();
     assert!(
         error.contains("gone@example.org") && error.contains("550"),
         "{channel}"
     );
-    let events = rig.events();
-    let failing = events
-        .iter()
-        .find(|e| e["event"] == "alert_failing")
-        .expect("noted");
-    assert_eq!(failing["cause"], "ops", "{failing}");
 }
 
 /// What an HTTP server does with one request.
@@ -381,7 +383,7 @@ fn a_webhook_is_signed_and_each_failure_of_its_server_is_named() {
     ]);
     let key = rig.file_of("key", "a key\n", 0o600);
     rig.configure(&format!(
-        "[[alerts]]\nname = \"hook\"\ngroup = \"1s\"\ntimeout = \"2s\"\n[alerts.webhook]\n\
+        "[[alerts]]\nname = \"hook\"\ngroup = \"2s\"\ntimeout = \"15s\"\n[alerts.webhook]\n\
          url = \"http://127.0.0.1:{port}/path-that-is-secret?a=b\"\nkey_file = \"{key}\"\n"
     ));
     rig.start_daemon();
@@ -423,7 +425,7 @@ fn a_webhook_is_signed_and_each_failure_of_its_server_is_named() {
         &["500", "so\\u{7}l"][..],
         &["429", "busy"],
         &["HTTP"],
-        &["no end within 2 s"],
+        &["no end within 15 s"],
         &["302", "to other.example: redirects are not followed"],
         &["HTTP"],
     ] {
@@ -535,7 +537,7 @@ fn a_webhook_over_tls_is_delivered_once_when_its_server_is_back() {
     let channel = |ca: &str| {
         let ca = folder.join(ca);
         format!(
-            "[[alerts]]\nname = \"hook\"\ngroup = \"1s\"\ntimeout = \"5s\"\n[alerts.webhook]\n\
+            "[[alerts]]\nname = \"hook\"\ngroup = \"1s\"\ntimeout = \"30s\"\n[alerts.webhook]\n\
              url_file = \"{url_file}\"\nca_file = \"{}\"\n",
             ca.display()
         )
@@ -693,12 +695,16 @@ fn a_program_gets_the_message_and_cannot_hang_the_daemon() {
         &script(&format!("cat > {out}; env >> {out}")),
         0o755,
     );
-    rig.configure(&format!(
-        "[[alerts]]\nname = \"run\"\ngroup = \"1s\"\ntimeout = \"1s\"\n\
-         exec.command = [\"{program}\", \"an argument\"]\n"
-    ));
+    // A loaded machine needs its time for a program that ends.
+    let channel = |name: &str, timeout: &str| {
+        format!(
+            "[[alerts]]\nname = \"{name}\"\ngroup = \"1s\"\ntimeout = \"{timeout}\"\n\
+             exec.command = [\"{program}\", \"an argument\"]\n"
+        )
+    };
+    rig.configure(&(channel("run", "60s") + &channel("hasty", "5s")));
     rig.start_daemon();
-    rig.run(&["alert", "test"]).ok();
+    rig.run(&["alert", "test", "run"]).ok();
     let got = fs::read_to_string(&out).expect("it ran");
     let json: Value = serde_json::Deserializer::from_str(&got)
         .into_iter()
@@ -711,26 +717,29 @@ fn a_program_gets_the_message_and_cannot_hang_the_daemon() {
 
     let pid = rig.path("pid");
     let hangs = format!("echo begun; sleep 1000 & echo $! > {pid}; wait");
-    for (text, parts) in [
+    for (channel, text, parts) in [
         (
+            "hasty",
             hangs.as_str(),
-            &["did not end within 1 s and was killed: begun"][..],
+            &["did not end within 5 s and was killed: begun"][..],
         ),
         (
+            "run",
             "echo out; echo err >&2; exit 3",
             &["exit status: 3: err\\nout"],
         ),
         (
+            "run",
             "head -c 100000000 /dev/zero | tr '\\0' x; exit 4",
             &["exit status: 4: xxx"],
         ),
-        ("exec < /dev/null; kill -9 $$", &["signal: 9"]),
+        ("run", "exec < /dev/null; kill -9 $$", &["signal: 9"]),
     ] {
         rig.file_of("alert", &script(text), 0o755);
         let begun = Instant::now();
-        let error = rig.test_fails();
+        let error = rig.fails(&["alert", "test", channel]);
         assert!(
-            begun.elapsed() < Duration::from_secs(10) && error.len() < 1000,
+            begun.elapsed() < Duration::from_secs(90) && error.len() < 1000,
             "{error}"
         );
         for part in parts {
@@ -788,7 +797,11 @@ fn what_a_killed_daemon_had_not_delivered_is_delivered_by_the_next() {
     rig.kill_daemon();
     fs::write(rig.path("open"), "").expect("written");
     rig.start_daemon();
-    rig.until("two messages", || messages(&rig).len() >= 2);
+    // What lasts is told again by the new daemon, and what was told is not.
+    let lasts = |i: &Value| i["condition"] == "degraded" && i["change"] == "lasts";
+    rig.until("what lasts to be told again", || {
+        messages(&rig).iter().any(|all| has_item(all, lasts))
+    });
     let all = messages(&rig);
     let subject = all[0]["subject"].as_str().unwrap_or_default();
     assert!(subject.contains("data"), "{subject}");
@@ -796,12 +809,11 @@ fn what_a_killed_daemon_had_not_delivered_is_delivered_by_the_next() {
         has_item(&all[0], |i| i["event"]["event"] == "member_out"),
         "{all:?}"
     );
-    // What lasts is told again by the new daemon, and what was told is not.
-    assert!(has_item(&all[1], |i| i["condition"] == "degraded"
-        && i["change"] == "lasts"));
-    assert!(!has_item(&all[1], |i| i["event"]["event"] == "member_out"
-        && i["event"]["slot"] == 1
-        && i["event"]["cause"] == "asked"));
+    let out = |i: &Value| {
+        let event = &i["event"];
+        event["event"] == "member_out" && event["slot"] == 1 && event["cause"] == "asked"
+    };
+    assert!(!all[1..].iter().any(|all| has_item(all, out)), "{all:?}");
     rig.until("an empty spool", || {
         fs::read_dir(&spooled).is_ok_and(|files| files.count() == 0)
     });
@@ -928,7 +940,7 @@ fn channels_are_known_and_tested_while_the_disk_of_the_spool_hangs() {
     rig.start_daemon();
     let status = rig.run(&["alert", "status"]).json();
     assert_eq!(status["channels"][0]["name"], "hook", "{status}");
-    within(&rig, 20, &["alert", "test"]).ok();
+    within(&rig, 60, &["alert", "test"]).ok();
     rig.create("data", "5", NBD, &rig.files(3)).ok();
     rig.run(&["fail", "data", "1"]).ok();
     // What happened meanwhile is told when the disk goes on.

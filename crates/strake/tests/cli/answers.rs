@@ -266,9 +266,8 @@ fn a_failed_member_keeps_its_errno_in_events_and_show() {
     let was = || rig.show("data")["members"][2]["was"].clone();
     rig.until("it is remembered", || was()["cause"] == "write_error");
     assert_eq!(was()["errno"], 28, "ENOSPC");
-    let events = rig.events();
-    let out = events.iter().find(|e| e["event"] == "member_out");
-    assert_eq!(out.expect("an event")["errno"], 28);
+    let out = rig.event("that it is out", |e| e["event"] == "member_out");
+    assert_eq!(out["errno"], 28);
     let said = rig.run_command(rig.command().args(["show", "data"]));
     let why = "write_error, errno 28, No space left on device";
     assert!(said.out.contains(why), "{said:?}");
@@ -546,9 +545,8 @@ fn what_another_daemon_serves_is_unknown_with_a_daemon_here_and_without() {
     is_unknown(&other);
     other.start_daemon_with(&["--wait", "0.5"]);
     is_unknown(&other);
-    let metrics = other.ask("GET", "/metrics");
     let line = "strake_array_state{array=\"data\",state=\"unknown\"} 1\n";
-    assert!(metrics.contains(line), "{metrics}");
+    other.until(line, || other.ask("GET", "/metrics").contains(line));
     other
         .run(&["destroy", "data", "-y"])
         .refused(4, "device-busy");

@@ -793,7 +793,7 @@ fn a_file_that_is_no_backup_is_refused_whatever_it_is() {
         (&folder, "a folder"),
         (&fifo, "a FIFO"),
     ] {
-        let run = within(&rig, 30, &["config", "restore", file]);
+        let run = within(&rig, 60, &["config", "restore", file]);
         let run = run.refused(2, "backup-invalid");
         assert!(run.err.contains(found) && run.err.contains(file), "{run:?}");
     }

@@ -22,6 +22,9 @@ fn state_that_cannot_be_read_is_told_and_kept_and_the_way_on_that_is_told_works(
     fs::write(&placement, b"{").expect("written");
 
     rig.start_daemon();
+    let damaged = |e: &&serde_json::Value| e["event"] == "state_damaged";
+    let count = || rig.events().iter().filter(damaged).count();
+    rig.until("both to be told of", || count() == 2);
     let events = rig.events();
     let told = |path: &std::path::Path| {
         let path = path.display().to_string();
@@ -45,6 +48,5 @@ fn state_that_cannot_be_read_is_told_and_kept_and_the_way_on_that_is_told_works(
     // It is told once.
     rig.stop_daemon();
     rig.start_daemon();
-    let damaged = |e: &&serde_json::Value| e["event"] == "state_damaged";
     assert_eq!(rig.events().iter().filter(damaged).count(), 2);
 }

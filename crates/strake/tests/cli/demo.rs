@@ -16,7 +16,8 @@ fn demo(level: &str) {
         "--work",
         "32M",
         "--seconds",
-        "1",
+        // In half of it a busy machine is to answer a request.
+        "10",
     ];
     let run = rig.run_command(
         rig.command()

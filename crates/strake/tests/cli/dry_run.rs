@@ -205,11 +205,11 @@ fn dry_runs_that_hold_members_take_turns() {
     for _ in 0..4 {
         rig.run(&["stop", "a"]).ok();
         let all = [destroy, start, destroy, import, destroy, start, destroy];
-        for run in all_within(&rig, 60, &all) {
+        for run in all_within(&rig, 120, &all) {
             run.ok();
         }
         let real: &[&str] = &["start", "a", "--export", "none"];
-        for (run, args) in all_within(&rig, 60, &[start, destroy, real])
+        for (run, args) in all_within(&rig, 120, &[start, destroy, real])
             .iter()
             .zip([0, 1, 2])
         {

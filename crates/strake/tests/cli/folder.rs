@@ -39,7 +39,7 @@ fn a_daemon_that_loses_its_folder_makes_it_again_and_is_reached() {
     });
     drop(client);
     assert_eq!(rig.show("data")["state"], "optimal");
-    assert_eq!(restored(&rig), 1);
+    rig.until("the event", || restored(&rig) == 1);
     // It is the only daemon here, and remembers what it serves when it comes back from a kill.
     let second = rig.command().args(["--json", "daemon"]).output();
     let second = second.expect("it runs");
@@ -91,7 +91,7 @@ fn sockets_that_are_removed_are_made_again() {
         fs::remove_file(&socket).expect("removed");
         rig.until("the socket", || UnixStream::connect(&socket).is_ok());
     }
-    assert_eq!(restored(&rig), 1);
+    rig.until("the event", || restored(&rig) == 1);
     rig.run(&["stop", "data"]).ok();
     assert!(!rig.nbd("data").exists());
     rig.stop_daemon();
@@ -113,7 +113,7 @@ fn a_daemon_whose_folder_another_one_has_says_so_and_comes_back_after_it() {
     let own = rig.daemon_pid();
     if second.try_wait().expect("ours").is_none() {
         let cure = format!("kill {own} stops them cleanly");
-        assert!(rig.log().contains(&cure), "{}", rig.log());
+        rig.until("the way on to be told", || rig.log().contains(&cure));
         let mut start = vec!["start", "data"];
         start.extend(devices.iter().map(String::as_str));
         let refused = rig.run(&start).refused(4, "device-busy");
@@ -152,7 +152,7 @@ fn a_link_of_the_folder_that_leads_nowhere_yet_is_named_and_stays() {
     fs::create_dir(rig.dir()).expect("made");
     let (link, target) = (rig.dir().join("placement"), rig.path("mounted-later"));
     std::os::unix::fs::symlink(&target, &link).expect("made");
-    let said = within(&rig, 30, &["daemon"]).err;
+    let said = within(&rig, 60, &["daemon"]).err;
     assert!(said.contains("state-dir"), "{said}");
     assert!(said.contains(&target), "{said}");
     assert!(said.contains(&link.display().to_string()), "{said}");
@@ -172,7 +172,7 @@ fn a_daemon_without_the_lock_moves_nothing() {
     rig.start_daemon();
     let file = rig.dir().join("volumes");
     fs::write(&file, "kept").expect("written");
-    let second = within(&rig, 30, &["daemon"]);
+    let second = within(&rig, 60, &["daemon"]);
     assert!(second.err.contains("daemon-running"), "{second:?}");
     assert_eq!(fs::read_to_string(&file).ok().as_deref(), Some("kept"));
     rig.stop_daemon();

@@ -92,6 +92,7 @@ fn members_on_a_full_file_system_stay_and_their_writes_wait_for_room() {
     };
     small.rig.start_daemon();
     for level in ["5", "1"] {
+        let before = small.told("member_full");
         small.create(level);
         let load = small.overfill();
         let rig = &small.rig;
@@ -106,21 +107,22 @@ fn members_on_a_full_file_system_stay_and_their_writes_wait_for_room() {
             status.contains("writes wait for space on slots"),
             "{status}"
         );
-        let begun = small.told("member_full");
-        assert!(begun > 1);
         small.is_read();
         std::thread::sleep(Duration::from_secs(8));
-        assert_eq!(small.told("member_full"), begun, "it is told once");
+        // The last of them may have been full a moment later than the others.
+        small.rig.until("each to be told of, and once", || {
+            let waiting = small.waiting();
+            waiting > 1 && small.told("member_full") - before == waiting
+        });
         small.resize("400m");
         let written = load.wait_with_output().expect("works");
         let said = String::from_utf8_lossy(&written.stdout).into_owned();
         assert!(said.contains("wrote 41943040"), "{said}");
         small.rig.qemu_io("data", &["read -P 7 0 40M"]);
         small.rig.until("no write to wait", || small.waiting() == 0);
-        assert_eq!(
-            small.told("member_no_longer_full"),
-            small.told("member_full")
-        );
+        small.rig.until("that to be told of each", || {
+            small.told("member_no_longer_full") == small.told("member_full")
+        });
         assert_eq!(small.rig.show("data")["state"], "optimal");
         within(&small.rig, 60, &["stop", "data"]).ok();
         within(&small.rig, 60, &["destroy", "data", "--yes"]).ok();
@@ -142,8 +144,8 @@ fn a_stop_while_writes_wait_for_room_ends_soon_and_says_on_which_members() {
     small.create("5");
     let mut load = small.overfill();
     let begun = Instant::now();
-    let told = within(&small.rig, 60, &["stop", "data"]).refused(1, "no-space");
-    assert!(begun.elapsed() < Duration::from_secs(25), "{begun:?}");
+    let told = within(&small.rig, 120, &["stop", "data"]).refused(1, "no-space");
+    assert!(begun.elapsed() < Duration::from_secs(90), "{begun:?}");
     assert!(!told.err.contains("no answer"), "each answers: {told:?}");
     let error = told.json_error();
     let found = error["found"].as_str().expect("text");

@@ -101,7 +101,7 @@ const OTHER_BLOCKS: &[&str] = &["ini", "text", "mermaid", "toml"];
 /// How a page begins that is made from the code.
 const MADE: &str = "<!-- Made from the code";
 /// So long a command that only reads may take to show what its page shows.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Commands that change nothing: repeated until they show what the page shows.
 const READERS: &[&str] = &[
     "strake show",

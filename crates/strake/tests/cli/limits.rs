@@ -86,7 +86,7 @@ fn limits_of_memory_refuse_an_array_by_name_and_end_no_daemon() {
         let limit = format!("{option} {kib}");
         rig.start_daemon_limited(&limit, &["--shards", "2"]);
         let run = rig.create("more", "1", &["--export", "nbd"], &more);
-        let all = within(&rig, 30, &["show"]).ok().json();
+        let all = within(&rig, 60, &["show"]).ok().json();
         let all = all.as_array().expect("a list").iter();
         served += all.filter(|array| array["state"] == "optimal").count();
         match run.code {
@@ -210,11 +210,9 @@ fn an_array_that_goes_gives_its_memory_back() {
     rig.create("data", "5", &options, &devices).ok();
     let served = mapped(&rig);
     rig.run(&["stop", "data"]).ok();
-    let after = mapped(&rig);
-    assert!(
-        after + (900 << 20) < served,
-        "{served} while served, {after} after"
-    );
+    rig.until(&format!("900 MiB less than {served}"), || {
+        mapped(&rig) + (900 << 20) < served
+    });
 }
 
 #[test]
@@ -293,7 +291,7 @@ fn a_crowd_of_clients_that_say_nothing_is_passed_at_once() {
     }
     within(&rig, 60, &["show"]).ok();
     assert!(
-        begun.elapsed() < Duration::from_secs(15),
+        begun.elapsed() < Duration::from_secs(28),
         "{:?}",
         begun.elapsed()
     );
@@ -343,7 +341,7 @@ fn a_state_folder_that_others_may_write_is_refused() {
     fs::create_dir(rig.dir()).expect("works");
     fs::set_permissions(rig.dir(), fs::Permissions::from_mode(0o777)).expect("works");
     let args = ["daemon", "--no-devices"];
-    within(&rig, 30, &args).refused(4, "state-dir-not-ours");
+    within(&rig, 60, &args).refused(4, "state-dir-not-ours");
 }
 
 /// Runs a program to which io_uring is forbidden, as containers do.
@@ -581,7 +579,7 @@ fn commands_do_not_believe_what_another_user_listens_with() {
     let out = other.stdout.take().expect("piped");
     BufReader::new(out).read_line(&mut said).expect("it speaks");
     for args in [&["show"][..], &["status"], &["stop", "x"]] {
-        within(&rig, 30, args).refused(4, "state-dir-not-ours");
+        within(&rig, 60, args).refused(4, "state-dir-not-ours");
     }
     drop(other.stdin.take());
     other.wait().expect("it ends");
@@ -610,15 +608,13 @@ fn clients_of_an_array_leave_descriptors_to_administration() {
     let out = clients.stdout.take().expect("piped");
     BufReader::new(out).read_line(&mut said).expect("it speaks");
     assert_eq!(
-        within(&rig, 30, &["show", "a"]).ok().json()["state"],
+        within(&rig, 60, &["show", "a"]).ok().json()["state"],
         "optimal"
     );
-    within(&rig, 30, &["fail", "a", "0"]).ok();
-    assert!(
-        rig.log().contains("an NBD client is refused"),
-        "{}",
-        rig.log()
-    );
+    within(&rig, 60, &["fail", "a", "0"]).ok();
+    rig.until("a client to be refused", || {
+        rig.log().contains("an NBD client is refused")
+    });
     drop(clients.stdin.take());
     clients.wait().expect("it ends");
 }
@@ -800,7 +796,7 @@ fn signals_without_a_meaning_end_no_daemon_and_reach_its_programs_as_usual() {
     ] {
         let sent = Command::new("kill").args(["-s", name, &pid]).status();
         assert!(sent.expect("works").success(), "{name}");
-        assert_eq!(within(&rig, 30, &["show"]).code, 0, "{name}: {}", rig.log());
+        assert_eq!(within(&rig, 60, &["show"]).code, 0, "{name}: {}", rig.log());
     }
     // What is ignored stays so in a program that is begun; what is caught does not.
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
@@ -835,7 +831,7 @@ fn an_array_without_inotify_serves_and_the_log_says_what_is_not_noticed() {
     rig.start_daemon_by(&by, &[]);
     rig.create("a", "1", &["--export", "nbd"], &rig.files(2))
         .ok();
-    assert!(rig.log().contains("no inotify"), "{}", rig.log());
+    rig.until("the log to say so", || rig.log().contains("no inotify"));
     rig.qemu_io("a", &["write -P 7 0 1M", "read -P 7 0 1M"]);
     rig.stop_daemon();
 }

@@ -28,9 +28,14 @@ fn events_are_filtered_by_severity_array_and_time_with_a_daemon_and_without() {
     rig.create("other", "1", NBD, &rig.files_called("o", 2))
         .ok();
     rig.run(&["fail", "data", "1"]).ok();
-    // The last of these events: what comes later would come between two looks.
-    let last = |rig: &Rig| rig.events().pop().expect("an event")["event"] == "member_returned";
-    rig.until("the device to be seen again", || last(&rig));
+    // All of these events, in any order: what comes later would come between two looks.
+    for (key, word) in [
+        ("event", "member_out"),
+        ("effect", "degraded"),
+        ("event", "member_returned"),
+    ] {
+        rig.event(word, |e| e[key] == word);
+    }
     let looks = |rig: &Rig| {
         let events = |args: &[&str]| names(&rig.run(&[&["events"], args].concat()).ok().out);
         let all = events(&[]);
@@ -180,7 +185,7 @@ fn status_waits_for_a_silent_daemon_only_some_seconds() {
     let run = rig.run(&["status"]);
     signal("-CONT");
     run.refused(1, "daemon-silent");
-    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert!(begun.elapsed() < Duration::from_secs(50));
 }
 
 #[test]
@@ -217,7 +222,7 @@ fn iostat_has_rates_since_the_start_and_then_of_each_interval() {
         return skipped("qemu-io is not installed");
     }
     let mut command = rig.command();
-    command.args(["--json", "iostat", "-v", "--array", "data", "4", "2"]);
+    command.args(["--json", "iostat", "-v", "--array", "data", "12", "2"]);
     let mut iostat = command.stdout(Stdio::piped()).spawn().expect("works");
     let mut lines = BufReader::new(iostat.stdout.take().expect("a pipe")).lines();
     let mut next = || -> Value {
@@ -232,7 +237,7 @@ fn iostat_has_rates_since_the_start_and_then_of_each_interval() {
     let array = &report["arrays"][0];
     let number = |value: &Value| value.as_f64().expect("a number");
     let seconds = number(&array["interval_s"]);
-    assert!((3.5..60.0).contains(&seconds), "{report}");
+    assert!((11.5..120.0).contains(&seconds), "{report}");
     let whole = |of: &Value, rate: &str| (number(&of[rate]) * seconds).round() as u64;
     assert_eq!(whole(array, "written_bytes_per_s"), 8 << 20, "{report}");
     assert_eq!(whole(array, "read_bytes_per_s"), 4 << 20, "{report}");

@@ -88,12 +88,18 @@ sys.stdin.read()
 /// A thread of the daemon, by its name.
 pub(crate) fn thread(rig: &Rig, name: &str) -> u32 {
     let tasks = format!("/proc/{}/task", rig.daemon_pid());
-    let tasks = std::fs::read_dir(tasks).expect("it runs");
     let is_it = |task: &std::fs::DirEntry| {
         let comm = std::fs::read_to_string(task.path().join("comm"));
         comm.is_ok_and(|comm| comm.trim() == name)
     };
-    let task = tasks.flatten().find(is_it).expect("it has the thread");
+    let mut task = None;
+    // A thread gives itself its name.
+    rig.until("the thread", || {
+        let tasks = std::fs::read_dir(&tasks).expect("it runs");
+        task = tasks.flatten().find(is_it);
+        task.is_some()
+    });
+    let task = task.expect("it was waited for");
     let number = task.file_name().into_string().expect("digits");
     number.parse().expect("a number")
 }

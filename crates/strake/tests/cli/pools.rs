@@ -146,12 +146,11 @@ fn the_array_that_needs_one_first_gets_the_smallest_device_that_fits() {
     rig.until("the late one", || rig.show("a")["state"] == "optimal");
     assert_eq!(rig.show("a")["members"][0]["device"], late.as_str());
     assert_eq!(told(), 1);
-    let taken = rig
-        .events()
-        .iter()
-        .filter(|e| e["event"] == "pool_spare_taken")
-        .count();
-    assert_eq!(taken, 3);
+    rig.until("three to be told of", || {
+        let events = rig.events();
+        let taken = events.iter().filter(|e| e["event"] == "pool_spare_taken");
+        taken.count() == 3
+    });
 }
 
 #[test]

@@ -262,7 +262,8 @@ impl Rig {
     }
     /// Waits.
     pub(crate) fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
-        let give_up = Instant::now() + Duration::from_secs(60);
+        // Only what never comes is waited for so long; machines that run tests are busy.
+        let give_up = Instant::now() + Duration::from_secs(120);
         while !done() {
             assert!(
                 Instant::now() < give_up,
@@ -282,6 +283,16 @@ impl Rig {
             .lines()
             .map(|l| serde_json::from_str(l).expect("works"))
             .collect()
+    }
+    /// The first event that is so, when it has come: an array hands its events to the log a moment
+    /// after the answer to what caused them.
+    pub(crate) fn event(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        let mut found = None;
+        self.until(what, || {
+            found = self.events().into_iter().find(&is);
+            found.is_some()
+        });
+        found.expect("it was waited for")
     }
     /// What the API answers to a request without a body, head and all.
     pub(crate) fn ask(&self, method: &str, path: &str) -> String {
@@ -332,7 +343,7 @@ impl Drop for Rig {
 /// SIGTERM, then patience, then SIGKILL. True if it ended by itself with 0 (or 5).
 pub(crate) fn end(mut child: Child) -> bool {
     let _ = Command::new("kill").arg(child.id().to_string()).status();
-    let give_up = Instant::now() + Duration::from_secs(20);
+    let give_up = Instant::now() + Duration::from_secs(60);
     while Instant::now() < give_up {
         if let Some(status) = child.try_wait().expect("works") {
             return matches!(status.code(), Some(0 | 5));

@@ -9,6 +9,9 @@ const MIB: u64 = 1 << 20;
 const MEMBERS: usize = 24;
 const MEMBER_BYTES: u64 = 2_000_000_000_000;
 const MOST: Duration = Duration::from_secs(2);
+/// Where a busy machine takes longer: so many times what as many small members take on it. One that
+/// looks through members of this size takes thousands of times as much.
+const MOST_TIMES: u32 = 4;
 /// The machine may have been busy with something else.
 const TRIES: usize = 3;
 
@@ -52,7 +55,9 @@ fn two_dozen_members_of_two_terabytes_are_looked_after_in_two_seconds_each_time(
         .map(|i| rig.file(&format!("m{i}"), MEMBER_BYTES))
         .collect();
     rig.start_daemon();
+    let small = rig.files_called("s", MEMBERS);
     let mut best: Vec<(&str, Duration)> = Vec::new();
+    let mut most: Vec<Duration> = Vec::new();
     for _ in 0..TRIES {
         let tried = times(&rig, &devices);
         println!("24 members of 2 TB: {tried:?}");
@@ -67,8 +72,15 @@ fn two_dozen_members_of_two_terabytes_are_looked_after_in_two_seconds_each_time(
         if best.iter().all(|(_, took)| *took < MOST) {
             return;
         }
+        let of_small = times(&rig, &small);
+        println!("24 members of 64 MiB: {of_small:?}");
+        let allowed = of_small.iter().map(|(_, took)| *took * MOST_TIMES);
+        most = allowed.map(|one| one.max(MOST)).collect();
+        if best.iter().zip(&most).all(|((_, took), most)| took < most) {
+            return;
+        }
     }
-    panic!("more than {MOST:?} at best: {best:?}");
+    panic!("more than {most:?} at best: {best:?}");
 }
 
 /// A sum over all that `/metrics` says under this name.

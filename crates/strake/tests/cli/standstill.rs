@@ -41,7 +41,8 @@ fn signal(rig: &Rig, signal: &str) {
 #[test]
 fn a_daemon_that_is_stopped_for_longer_than_the_deadline_keeps_its_members() {
     let mut rig = Rig::new();
-    rig.start_daemon_with(&["--io-timeout", "1"]);
+    // A busy machine answers within it while the daemon runs.
+    rig.start_daemon_with(&["--io-timeout", "5"]);
     let devices = rig.files(5);
     rig.create("data", "5", NBD, &devices).ok();
     let Some(mut child) = load(&rig) else {
@@ -50,7 +51,7 @@ fn a_daemon_that_is_stopped_for_longer_than_the_deadline_keeps_its_members() {
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(150));
         signal(&rig, "-STOP");
-        std::thread::sleep(Duration::from_millis(2200));
+        std::thread::sleep(Duration::from_secs(11));
         signal(&rig, "-CONT");
     }
     let mut said = String::new();
@@ -82,12 +83,7 @@ fn a_log_that_cannot_be_written_stops_nothing_and_is_counted() {
     let full = std::fs::File::options().write(true).open("/dev/full");
     rig.start_daemon_logging_to(Stdio::from(full.expect("there is one")));
     goes_on(&rig, 2);
-    let metrics = rig.ask("GET", "/metrics");
-    let line = metrics
-        .lines()
-        .find_map(|line| line.strip_prefix("strake_log_lines_dropped_total "));
-    let dropped: u64 = line.expect("counted").parse().expect("a number");
-    assert!(dropped > 4, "{dropped}");
+    rig.until("lines to be counted as dropped", || dropped(&rig) > 4);
     rig.stop_daemon();
 }
 
@@ -122,7 +118,7 @@ fn a_log_that_nobody_reads_stops_nothing_and_says_what_it_lacks_when_it_is_read_
 
 /// The longest that one of these I/Os may take: machines that run tests are busy with others, and a
 /// log that holds up an I/O does so until it is read again.
-const STALL_MAX: Duration = Duration::from_secs(8);
+const STALL_MAX: Duration = Duration::from_secs(20);
 
 /// Random reads and writes for so many seconds.
 fn fio(rig: &Rig, seconds: u32) -> Option<std::process::Child> {
@@ -295,9 +291,9 @@ fn a_thread_that_stands_still_is_named_soon_and_nothing_is_done() {
     ];
     for command in commands {
         let begun = Instant::now();
-        let refused = within(&rig, 60, command);
+        let refused = within(&rig, 120, command);
         let refused = refused.refused(1, "array-silent");
-        assert!(begun.elapsed() < Duration::from_secs(25), "{command:?}");
+        assert!(begun.elapsed() < Duration::from_secs(90), "{command:?}");
         let found = refused.json_error()["found"].to_string();
         let named = "thread 1 of the array has not answered for ";
         assert!(
@@ -306,7 +302,7 @@ fn a_thread_that_stands_still_is_named_soon_and_nothing_is_done() {
         );
     }
     assert_eq!(rig.show("data")["state"], "unresponsive");
-    within(&rig, 30, &["fail", "other", "0"]).ok();
+    within(&rig, 60, &["fail", "other", "0"]).ok();
     // What the error advises: the daemon ends in time, and the array comes back as it was.
     let pid = rig.daemon_pid().to_string();
     let asked = Command::new("kill").arg(&pid).status();
@@ -317,15 +313,15 @@ fn a_thread_that_stands_still_is_named_soon_and_nothing_is_done() {
         let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
         rustix::fs::flock(&lock, operation).is_ok()
     });
-    assert!(begun.elapsed() < Duration::from_secs(35));
+    assert!(begun.elapsed() < Duration::from_secs(80));
     // Of a thread that was killed it is told, before its process is gone.
     drop(holder.stdin.take());
     holder.wait().expect("it ends");
     rig.stop_daemon();
     rig.start_daemon();
     rig.until_state("data", "optimal");
-    within(&rig, 30, &["fail", "data", "0"]).ok();
-    within(&rig, 30, &["stop", "data"]).ok();
+    within(&rig, 60, &["fail", "data", "0"]).ok();
+    within(&rig, 60, &["stop", "data"]).ok();
     rig.stop_daemon();
 }
 
@@ -346,7 +342,7 @@ fn a_daemon_that_stood_still_says_nothing_of_its_threads() {
     };
     // The command waits for the thread, and the daemon stands still for longer than that wait.
     let fail = spawn(&rig, &["fail", "data", "0"]);
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(3));
     signal("-STOP");
     std::thread::sleep(Duration::from_secs(12));
     drop(holder.stdin.take());
@@ -379,19 +375,19 @@ fn volumes_of_an_array_with_a_thread_that_stands_still_are_shown_and_not_changed
     ];
     for command in commands {
         let begun = Instant::now();
-        let refused = within(&rig, 60, command).refused(1, "array-silent");
-        assert!(begun.elapsed() < Duration::from_secs(25), "{command:?}");
+        let refused = within(&rig, 120, command).refused(1, "array-silent");
+        assert!(begun.elapsed() < Duration::from_secs(90), "{command:?}");
         let found = refused.json_error()["found"].to_string();
         assert!(found.contains("nothing was done"), "{found}");
     }
-    let shown = within(&rig, 20, &["volume", "show", "data"]).ok();
+    let shown = within(&rig, 60, &["volume", "show", "data"]).ok();
     assert!(
         shown.out.contains("\"v\"") && !shown.out.contains("\"w\""),
         "{shown:?}"
     );
     drop(holder.stdin.take());
     holder.wait().expect("it ends");
-    within(&rig, 30, commands[0]).ok();
+    within(&rig, 60, commands[0]).ok();
     rig.stop_daemon();
 }
 
@@ -417,7 +413,7 @@ fn a_change_of_volumes_whose_end_is_not_known_says_so_and_no_other_begins_before
     let begun: Vec<_> = ["a", "b"]
         .map(|array| spawn(&rig, &create(array, "v")))
         .into();
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(6));
     let hold = |array: &str| manager::hold(manager::thread(&rig, &format!("strake-{array}-1")));
     let holders: Vec<_> = ["a", "b"].into_iter().filter_map(hold).collect();
     if holders.len() < 2 {
@@ -430,12 +426,12 @@ fn a_change_of_volumes_whose_end_is_not_known_says_so_and_no_other_begins_before
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("command-unfinished"), "{said}");
     }
-    assert!(since.elapsed() < Duration::from_secs(50));
+    assert!(since.elapsed() < Duration::from_secs(120));
     for array in ["a", "b"] {
-        let refused = within(&rig, 30, &create(array, "w")).refused(4, "change-under-way");
+        let refused = within(&rig, 60, &create(array, "w")).refused(4, "change-under-way");
         let found = refused.json_error()["found"].to_string();
         assert!(found.contains("has not ended a change"), "{found}");
-        let shown = within(&rig, 20, &["volume", "show", array]).ok();
+        let shown = within(&rig, 60, &["volume", "show", array]).ok();
         assert!(!shown.out.contains("\"v\""), "{shown:?}");
     }
     freezer.thaw();
@@ -453,7 +449,7 @@ fn a_change_of_volumes_whose_end_is_not_known_says_so_and_no_other_begins_before
             e["event"] == "volume_change_in_doubt"
                 && e["effect"].as_str().is_some_and(|all| all.contains(effect))
         };
-        assert!(rig.events().iter().any(is), "{effect}: {:?}", rig.events());
+        rig.event(effect, is);
     };
     over("takes volumes when it goes on");
     over("the array takes volumes now");
@@ -463,7 +459,7 @@ fn a_change_of_volumes_whose_end_is_not_known_says_so_and_no_other_begins_before
         within(&rig, 60, &["start", array]).ok();
     }
     let names = |array: &str| {
-        let shown = within(&rig, 20, &["volume", "show", array]).ok().json();
+        let shown = within(&rig, 60, &["volume", "show", array]).ok().json();
         let all = shown["volumes"].as_array().expect("a list").clone();
         let name = |v: &serde_json::Value| v["name"].as_str().unwrap_or_default().to_owned();
         all.iter().map(name).collect::<Vec<_>>()

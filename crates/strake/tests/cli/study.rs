@@ -298,7 +298,7 @@ fn a_study_that_was_killed_goes_on_behind_what_it_measured() {
 
 #[test]
 fn a_member_that_is_lost_during_a_study_is_named_and_nothing_is_lost_with_it() {
-    let Some(stage) = stage("3s") else { return };
+    let Some(stage) = stage("15s") else { return };
     let on = stage.on();
     std::thread::scope(|scope| {
         let run = scope.spawn(|| stage.run());

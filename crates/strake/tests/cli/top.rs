@@ -105,7 +105,7 @@ impl Terminal {
         for end in [&mut self.master, &mut self.slave] {
             *end = File::open("/dev/null").expect("opened");
         }
-        let give_up = Instant::now() + Duration::from_secs(20);
+        let give_up = Instant::now() + Duration::from_secs(60);
         while self.child.try_wait().expect("works").is_none() {
             assert!(Instant::now() < give_up, "it stays without its terminal");
             std::thread::sleep(Duration::from_millis(20));
@@ -115,7 +115,7 @@ impl Terminal {
         self.screen.lock().expect("no panic").screen().contents()
     }
     fn until(&self, what: &str, shown: impl Fn(&str) -> bool) {
-        let give_up = Instant::now() + Duration::from_secs(30);
+        let give_up = Instant::now() + Duration::from_secs(60);
         while !shown(&self.contents()) {
             let contents = self.contents();
             assert!(
@@ -141,7 +141,7 @@ impl Terminal {
     }
     /// It ends with this status, and the terminal is as it was before.
     fn ends(mut self, with: i32) {
-        let give_up = Instant::now() + Duration::from_secs(20);
+        let give_up = Instant::now() + Duration::from_secs(60);
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("works") {
                 break status;

@@ -54,6 +54,7 @@ fn what_was_rebuilt_from_strips_that_do_not_agree_is_shown_until_it_is_written_a
     );
     let told = text(&rig, &["explain", "data", "0"]);
     assert!(told.contains("its region is undecided"), "{told}");
+    rig.event("it to be told", |e| e["event"] == "undecided");
     let told = events_called(&rig, "undecided");
     assert_eq!(told.len(), 1);
     assert_eq!(told[0]["cause"], "rebuilt from strips that do not agree");
@@ -61,8 +62,7 @@ fn what_was_rebuilt_from_strips_that_do_not_agree_is_shown_until_it_is_written_a
         "strake_undecided_bytes{{array=\"data\"}} {}",
         place["len_bytes"]
     );
-    let metrics = rig.ask("GET", "/metrics");
-    assert!(metrics.contains(&bytes), "{metrics}");
+    rig.until(&bytes, || rig.ask("GET", "/metrics").contains(&bytes));
     // A stopped array says the same, and one that was started again.
     rig.run(&["stop", "data"]).ok();
     assert_eq!(rig.show("data")["undecided"], shown["undecided"]);

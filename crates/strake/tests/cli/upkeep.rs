@@ -57,11 +57,10 @@ fn counts_against_members_begin_anew_when_asked_and_an_event_tells_what_they_wer
     assert_eq!(mismatches(&rig), [0; 5]);
     let again = rig.run(&["reset", "data"]).ok().json();
     assert_eq!(again["changed"], false);
+    let reset = |e: &Value| e["event"] == "counters_reset";
+    rig.event("the event", reset);
     let events = rig.events();
-    let told: Vec<&Value> = events
-        .iter()
-        .filter(|e| e["event"] == "counters_reset")
-        .collect();
+    let told: Vec<&Value> = events.iter().filter(|e| reset(e)).collect();
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0]["slot"], slot);
     assert_eq!(told[0]["device"], devices[slot]);
@@ -118,9 +117,7 @@ fn an_array_is_renamed_under_its_users_and_everything_that_goes_by_the_name_foll
     if written {
         rig.qemu_io("store", &["read -P 5 0 8M"]);
     }
-    let events = rig.events();
-    let told = events.iter().find(|e| e["event"] == "renamed");
-    let told = told.expect("an event");
+    let told = rig.event("the event", |e| e["event"] == "renamed");
     assert_eq!(
         (&told["array"], &told["effect"]),
         (
@@ -133,9 +130,8 @@ fn an_array_is_renamed_under_its_users_and_everything_that_goes_by_the_name_foll
     rig.create("data", "1", NBD, &other).ok();
     rig.run(&["stop", "store"]).ok();
     assert!(rig.nbd("data").exists() && !rig.nbd("store").exists());
-    let events = rig.events();
-    let stopped = events.iter().rfind(|e| e["event"] == "stopped");
-    assert_eq!(stopped.expect("an event")["array"], "store");
+    let stopped = rig.event("the event", |e| e["event"] == "stopped");
+    assert_eq!(stopped["array"], "store");
     rig.kill_daemon();
     rig.start_daemon();
     rig.until_state("store", "optimal");

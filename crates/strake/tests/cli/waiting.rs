@@ -113,7 +113,7 @@ fn a_job_whose_daemon_goes_ends_as_nobody_knows() {
         rig.run(&["scrub", "data"]).ok();
         let wait = begin(&rig, &["scrub", "data", "start", "--wait"]);
         // A daemon that goes before it has answered this command is another matter.
-        std::thread::sleep(std::time::Duration::from_secs(3));
+        std::thread::sleep(std::time::Duration::from_secs(10));
         match killed {
             true => rig.kill_daemon(),
             false => rig.stop_daemon(),

@@ -409,7 +409,7 @@ mod tests {
 
     /// The events of an array arrive a little later than what it does.
     fn until(what: &str, is_so: impl Fn() -> bool) {
-        let patience = Instant::now() + Duration::from_secs(10);
+        let patience = Instant::now() + Duration::from_secs(60);
         while !is_so() {
             assert!(Instant::now() < patience, "{what}");
             std::thread::sleep(Duration::from_millis(10));

@@ -314,7 +314,7 @@ mod tests {
         std::os::unix::fs::symlink(&paths[0], &link).expect("a link");
         let first = paths.clone();
         paths.push(link);
-        let looks = Looks::default();
+        let looks = Looks::with(Duration::from_secs(60));
         let answers = looks.each(&paths, |path: &Path| path.to_owned());
         assert_eq!(answers.found, first);
         assert!(!looks.waits());
@@ -327,7 +327,7 @@ mod tests {
         for path in &paths {
             std::fs::write(path, "").expect("written");
         }
-        let looks = Looks::default();
+        let looks = Looks::with(Duration::from_secs(60));
         let slow = |path: &Path| {
             std::thread::sleep(Duration::from_millis(20));
             path.to_owned()
@@ -347,12 +347,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("a");
         std::fs::write(&path, "").expect("written");
-        let looks = Looks::default();
+        let patience = Duration::from_secs(60);
+        let looks = Looks::with(patience);
         let begun = Instant::now();
         let answers = looks.each(std::slice::from_ref(&path), |_: &Path| -> u8 {
             panic!("as planned")
         });
-        assert!(answers.found.is_empty() && begun.elapsed() < PATIENCE);
+        assert!(answers.found.is_empty() && begun.elapsed() < patience);
         assert_eq!(answers.silent, std::slice::from_ref(&path));
         assert_eq!(looks.each(&[path], |_: &Path| 7).found, [7]);
     }
