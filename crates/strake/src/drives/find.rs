@@ -30,7 +30,7 @@ use crate::drives::aside::{copies, cut_off};
 use crate::drives::machine::answering;
 use crate::drives::machine::looks::Looks;
 use crate::drives::machine::stack::{Loops, Stack};
-use crate::drives::machine::sysfs;
+use crate::drives::machine::{paths, sysfs};
 use crate::drives::pool::Pool;
 use crate::drives::reused;
 use crate::drives::safety;
@@ -694,18 +694,15 @@ fn unfit(path: &Path, aside: engine::Aside) -> Failure {
 pub(crate) fn expand(paths: &[PathBuf]) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for path in paths {
-        match fs::read_dir(path) {
-            Ok(entries) => {
-                let mut files: Vec<PathBuf> = entries
-                    .filter_map(Result::ok)
-                    .map(|entry| entry.path())
-                    .filter(|p| p.is_file())
-                    .collect();
-                files.sort();
-                all.extend(files);
-            }
-            Err(_) => all.push(path.clone()),
-        }
+        let files = paths::in_time(path, |path: &Path| {
+            let entries = fs::read_dir(path)?.filter_map(Result::ok);
+            let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+            files.retain(|path| path.is_file());
+            files.sort();
+            Ok(files)
+        });
+        // A folder that does not answer is a path that does not.
+        all.extend(files.unwrap_or_else(|_| vec![path.clone()]));
     }
     all
 }

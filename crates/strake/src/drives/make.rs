@@ -26,6 +26,7 @@ use crate::api::CreateRequest;
 use crate::common::errors::{Code, Failure, RAISE_FILE_LIMIT};
 use crate::common::partly::Partly;
 use crate::common::size;
+use crate::drives::machine::paths;
 use crate::drives::notes;
 use crate::drives::reused;
 use crate::drives::safety;
@@ -273,7 +274,7 @@ pub(crate) fn of_devices(members: &[PathBuf], paths: &[PathBuf]) -> Vec<String> 
         .map(|(first, second)| notes::of_one_drive(first, second))
         .collect();
     let readable = |path: &PathBuf| {
-        let meta = std::fs::metadata(path).ok().filter(|meta| meta.is_file())?;
+        let meta = paths::metadata(path).ok().filter(|meta| meta.is_file())?;
         notes::of_readable(path, meta.permissions().mode())
     };
     notes.extend(paths.iter().filter_map(readable));

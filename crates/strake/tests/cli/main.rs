@@ -26,6 +26,7 @@ mod full;
 mod groups;
 mod guides;
 mod hung;
+mod hung_folder;
 mod init;
 mod latency;
 mod layers;

@@ -25,7 +25,7 @@ use crate::drives::find;
 use crate::drives::find::Aside;
 use crate::drives::machine::locate;
 use crate::drives::machine::looks::Looks;
-use crate::drives::machine::sysfs;
+use crate::drives::machine::{paths, sysfs};
 use crate::view;
 
 /// A device in a slot.
@@ -78,13 +78,13 @@ impl Seat {
             return false;
         };
         let now = sysfs::model_and_serial(&self.device).1;
-        now.map_or_else(|| self.device.is_file(), |now| now != *was)
+        now.map_or_else(|| paths::is_file(&self.device), |now| now != *was)
     }
 
     /// Is the drive that is at its path now provably the same? Where it has no serial number, what
     /// lies on it says so: it is a member that was in the slot.
     pub(crate) fn is_there(&self, array: ArrayUuid, slot: Option<u8>) -> bool {
-        let serial = match self.device.exists() {
+        let serial = match paths::exists(&self.device) {
             true => sysfs::model_and_serial(&self.device).1,
             false => return false,
         };

@@ -51,8 +51,8 @@ use crate::daemon::service::watched::missing::Missing;
 use crate::daemon::tasks::Tasks;
 use crate::daemon::watch::late::Late;
 use crate::drives::find::{FoundArray, FoundMember, Readiness};
-use crate::drives::machine::sysfs;
 use crate::drives::machine::sysfs::Identity;
+use crate::drives::machine::{paths, sysfs};
 use crate::settings::degraded;
 use crate::settings::degraded::{DegradedStart, Rule};
 
@@ -181,7 +181,7 @@ fn is_used(code: Code) -> bool {
 /// How large it is, and how much room a file takes.
 fn size_of(path: &Path, id: Identity) -> (u64, u64) {
     match id {
-        Identity::File(..) => std::fs::metadata(path).map_or((0, 0), |m| (m.len(), m.blocks())),
+        Identity::File(..) => paths::metadata(path).map_or((0, 0), |m| (m.len(), m.blocks())),
         Identity::Block(rdev) => {
             let size = format!("/sys/dev/block/{}/size", sysfs::dev_text(rdev));
             let text = std::fs::read_to_string(size).unwrap_or_default();
@@ -382,11 +382,23 @@ impl Watcher {
     fn fingerprint(&mut self) -> Vec<(PathBuf, Identity, u64)> {
         let mut seen = Vec::new();
         let mut room = BTreeMap::new();
-        for path in self.service.paths() {
-            let Ok(id) = sysfs::identity(&path) else {
-                continue;
+        let paths = self.service.paths();
+        let identities = sysfs::identity_of_each(&paths);
+        for (path, id) in paths.into_iter().zip(identities) {
+            let (id, size, takes) = match id {
+                Ok(id) => match size_of(&path, id) {
+                    (size, takes) => (id, size, takes),
+                },
+                // It is what it was.
+                Err(why) if why.code == Code::DeviceSilent => {
+                    let before = self.seen.iter().find(|(other, ..)| *other == path);
+                    let Some((_, id, size)) = before else {
+                        continue;
+                    };
+                    (*id, *size, self.room.get(id).copied().unwrap_or_default())
+                }
+                Err(_) => continue,
             };
-            let (size, takes) = size_of(&path, id);
             room.insert(id, takes);
             seen.push((path, id, size));
         }

@@ -15,7 +15,7 @@ use crate::drives::aside::cut_off;
 use crate::drives::find::{Aside, FoundArray, FoundMember, is_foreign, look};
 use crate::drives::machine::answering;
 use crate::drives::machine::looks::{Answers, Looks};
-use crate::drives::machine::sysfs;
+use crate::drives::machine::{paths, sysfs};
 use crate::drives::safety;
 
 impl FoundArray {
@@ -180,7 +180,7 @@ fn each_there<T: Send + 'static>(
     look: impl Fn(&Path) -> T + Clone + Send + 'static,
 ) -> Answers<T> {
     static LOOKS: LazyLock<Looks> = LazyLock::new(Looks::default);
-    let there = paths.iter().filter(|path| path.exists()).cloned();
+    let there = paths.iter().filter(|path| paths::exists(path)).cloned();
     let (silent, there): (Vec<PathBuf>, Vec<PathBuf>) =
         there.partition(|path| answering::is_silent(path));
     let mut looked = LOOKS.each(&there, look);

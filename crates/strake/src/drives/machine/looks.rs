@@ -14,10 +14,10 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::common::errors::Failure;
+use crate::common::errors::{Code, Failure};
 use crate::common::partly;
-use crate::drives::machine::sysfs;
 use crate::drives::machine::sysfs::Identity;
+use crate::drives::machine::{paths, sysfs};
 
 /// A drive that sleeps needs some seconds to spin up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -64,6 +64,8 @@ struct State {
     busy: BTreeSet<Identity>,
     /// Those of them that nobody waits for any more.
     silent: BTreeSet<Identity>,
+    /// Paths of which not even that is known what they stand for.
+    unknown: BTreeSet<PathBuf>,
     /// One of those has answered.
     came_back: bool,
 }
@@ -116,22 +118,44 @@ impl Looks {
         paths: &[PathBuf],
         look: impl Fn(&Path) -> T + Clone + Send + 'static,
     ) -> Answers<T> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let paths: Vec<&PathBuf> = sysfs::each_once(paths).collect();
         let mut all = Answers {
             found: Vec::new(),
             silent: Vec::new(),
             no_thread: None,
         };
-        for part in paths.chunks(AT_ONCE) {
+        // Before the turn begins: a file system that hangs keeps no other look waiting.
+        let devices = self.there(paths, &mut all.silent);
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        for part in devices.chunks(AT_ONCE) {
             self.some(part, &look, &mut all);
         }
         all
     }
 
+    /// Those that are there, each once. What does not even say what it is is silent.
+    fn there(&self, paths: &[PathBuf], silent: &mut Vec<PathBuf>) -> Vec<(PathBuf, Identity)> {
+        let mut devices: Vec<(PathBuf, Identity)> = Vec::new();
+        let mut unknown = BTreeSet::new();
+        for (path, identity) in paths.iter().zip(sysfs::identity_of_each(paths)) {
+            match identity {
+                Ok(id) if devices.iter().all(|(_, other)| *other != id) => {
+                    devices.push((path.clone(), id));
+                }
+                Err(why) if why.code == Code::DeviceSilent => {
+                    silent.push(path.clone());
+                    unknown.insert(path.clone());
+                }
+                // The same again, or nothing is there.
+                _ => {}
+            }
+        }
+        locked(&self.state).unknown.extend(unknown);
+        devices
+    }
+
     fn some<T: Send + 'static>(
         &self,
-        paths: &[&PathBuf],
+        paths: &[(PathBuf, Identity)],
         look: &(impl Fn(&Path) -> T + Clone + Send + 'static),
         all: &mut Answers<T>,
     ) {
@@ -146,17 +170,14 @@ impl Looks {
             let came = waits.then(|| receiver.recv_timeout(left).ok()).flatten();
             came.map(|(index, one)| found[index] = Some(one)).is_some()
         };
-        for (index, path) in paths.iter().enumerate() {
-            // It is not there.
-            let Ok(device) = sysfs::identity(path) else {
-                continue;
-            };
+        for (index, (path, device)) in paths.iter().enumerate() {
+            let device = *device;
             loop {
                 let Some(at) = self.begin(device) else {
-                    all.silent.push((*path).clone());
+                    all.silent.push(path.clone());
                     break;
                 };
-                let (sender, look, path) = (sender.clone(), look.clone(), (*path).clone());
+                let (sender, look, path) = (sender.clone(), look.clone(), path.clone());
                 let begun = strake_runtime::spawn_thread("look", move || {
                     let found = look(&path);
                     // Before the result is sent: another look right after it must find this one
@@ -171,7 +192,7 @@ impl Looks {
                     Err(_) if receive(&asked, &mut found) => continue,
                     Err(error) => {
                         tracing::warn!(%error, "no thread to look at a device");
-                        all.silent.push(paths[index].clone());
+                        all.silent.push(paths[index].0.clone());
                         all.no_thread = Some(error);
                     }
                 }
@@ -182,8 +203,8 @@ impl Looks {
         while receive(&asked, &mut found) {}
         for (index, device) in asked {
             if found[index].is_none() {
-                self.give_up(paths[index], device);
-                all.silent.push(paths[index].clone());
+                self.give_up(&paths[index].0, device);
+                all.silent.push(paths[index].0.clone());
             }
         }
         all.found.extend(found.into_iter().flatten());
@@ -213,12 +234,15 @@ impl Looks {
     /// Is any device silent?
     pub(crate) fn waits(&self) -> bool {
         let state = locked(&self.state);
-        state.came_back || !state.silent.is_empty()
+        state.came_back || !state.silent.is_empty() || !state.unknown.is_empty()
     }
 
     /// Has one answered, since this was asked last, that nobody waited for any more?
     pub(crate) fn came_back(&self) -> bool {
-        std::mem::take(&mut locked(&self.state).came_back)
+        let mut state = locked(&self.state);
+        let before = state.unknown.len();
+        state.unknown.retain(|path| paths::is_silent(path));
+        std::mem::take(&mut state.came_back) || state.unknown.len() < before
     }
 }
 

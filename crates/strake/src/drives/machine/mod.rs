@@ -7,6 +7,7 @@ pub(crate) mod health;
 pub(crate) mod helper;
 pub(crate) mod locate;
 pub(crate) mod looks;
+pub(crate) mod paths;
 pub(crate) mod stack;
 pub(crate) mod sysfs;
 pub(crate) mod traits;

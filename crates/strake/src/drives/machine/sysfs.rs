@@ -4,12 +4,14 @@
 //! parts of /sys. Deliberately absent: opening devices, and what uses one (`common::uses`).
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::common::errors::{Code, Failure};
 use crate::common::uses;
 use crate::common::uses::{names_in, read_trimmed, sys_dir};
+use crate::drives::machine::{answering, paths};
 
 pub(crate) use crate::common::uses::dev_text;
 
@@ -24,11 +26,12 @@ pub(crate) enum Identity {
 
 /// These paths without those that cannot be looked at, the same device under two names once.
 pub(crate) fn each_once(paths: &[PathBuf]) -> impl Iterator<Item = &PathBuf> {
+    let identities = identity_of_each(paths);
     let mut seen = Vec::new();
-    paths.iter().filter(move |path| {
-        let id = identity(path).ok().filter(|id| !seen.contains(id));
-        seen.extend(id);
-        id.is_some()
+    paths.iter().zip(identities).filter_map(move |(path, id)| {
+        let id = id.ok().filter(|id| !seen.contains(id))?;
+        seen.push(id);
+        Some(path)
     })
 }
 
@@ -71,8 +74,19 @@ pub(crate) fn model_and_serial(path: &Path) -> (Option<String>, Option<String>) 
 
 /// Looks at what a path stands for, through links.
 pub(crate) fn identity(path: &Path) -> Result<Identity, Failure> {
-    let meta = fs::metadata(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Failure::new(
+    identity_by(path, paths::metadata(path))
+}
+
+/// The same of many, at the same time.
+pub(crate) fn identity_of_each(paths: &[PathBuf]) -> Vec<Result<Identity, Failure>> {
+    let all = paths.iter().zip(paths::metadata_of_each(paths));
+    all.map(|(path, meta)| identity_by(path, meta)).collect()
+}
+
+fn identity_by(path: &Path, meta: io::Result<fs::Metadata>) -> Result<Identity, Failure> {
+    let meta = meta.map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => answering::refused(&[path.to_owned()]),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Failure::new(
             Code::DeviceNotFound,
             format!("{}: not found", path.display()),
         ),
