@@ -41,6 +41,7 @@ export interface AlertTests {
 
 export interface Alerts {
   channels: AlertChannel[];
+  configuration_not_used?: string | null;
   unwritten_files: number;
 }
 

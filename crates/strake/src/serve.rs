@@ -24,6 +24,7 @@ use crate::common::process::{EndSignals, outlive_signals, runtime};
 use crate::config::InUse;
 use crate::config::metrics::Metrics;
 use crate::daemon::alerts::Alerts;
+use crate::daemon::alerts::board::Board;
 use crate::daemon::array::emptied;
 use crate::daemon::array::running::Limits;
 use crate::daemon::events::{EventLog, Happened};
@@ -88,7 +89,12 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
         damaged::note_file(service.events(), file);
     }
     let alerts = Alerts::begin(&service, &config.config.configuration.alerts);
-    configured(&config.dir, &config.config, service.events());
+    configured(
+        &config.dir,
+        &config.config,
+        service.events(),
+        service.alerts(),
+    );
     let watcher = Watcher::new(Arc::clone(&service), config.degraded);
     // The lock in it is held until all arrays have stopped.
     let home = Arc::new(Mutex::new(Home::new(Arc::clone(&service), lock)));
@@ -104,7 +110,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
 }
 
 /// Keeps what the configuration is, or says that it is not what the file says.
-fn configured(dir: &Dir, config: &InUse, events: &EventLog) {
+fn configured(dir: &Dir, config: &InUse, events: &EventLog, alerts: &Board) {
     let Some((failure, effect)) = &config.instead else {
         if let Err(error) = config.keep(&dir.last_config()) {
             tracing::warn!(%error, "the configuration is not kept for a start with a wrong file");
@@ -112,6 +118,8 @@ fn configured(dir: &Dir, config: &InUse, events: &EventLog) {
         return;
     };
     tracing::error!(found = %failure.found, effect, "the configuration is not used");
+    let why = format!("the configuration is not used: {}; {effect}", failure.found);
+    alerts.set_configuration_not_used(why);
     events.note(Happened {
         event: "config_not_used",
         cause: Some(failure.found.clone()),

@@ -154,6 +154,9 @@ pub(crate) struct AlertsJson {
     pub(crate) channels: Vec<AlertChannelJson>,
     /// Files of the spool that could not be written yet: what they hold is in memory alone.
     pub(crate) unwritten_files: u64,
+    /// Why the file of the configuration is not used, and what holds instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) configuration_not_used: Option<String>,
 }
 
 /// What a test asks.

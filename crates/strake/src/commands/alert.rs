@@ -31,8 +31,16 @@ fn status(context: &Context) -> Ended {
 }
 
 fn text(alerts: &AlertsJson) -> String {
+    let mut text = match &alerts.configuration_not_used {
+        Some(why) => format!("{}\n", shown(why, ' ')),
+        None => String::new(),
+    };
     if alerts.channels.is_empty() {
-        return "no channels: the configuration of the daemon has no [[alerts]]\n".to_owned();
+        text.push_str(match alerts.configuration_not_used {
+            Some(_) => "no channels\n",
+            None => "no channels: the configuration of the daemon has no [[alerts]]\n",
+        });
+        return text;
     }
     let mut table = Table::new(&[
         "CHANNEL",
@@ -63,7 +71,7 @@ fn text(alerts: &AlertsJson) -> String {
             or_dash(channel.last_success.as_ref()),
         ]);
     }
-    let mut text = table.text(0);
+    text.push_str(&table.text(0));
     for channel in &alerts.channels {
         if let (Some(error), Some(at)) = (&channel.last_error, &channel.last_error_at) {
             let error = shown(error, ' ');

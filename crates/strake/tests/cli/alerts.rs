@@ -943,8 +943,12 @@ fn channels_are_known_and_tested_while_the_disk_of_the_spool_hangs() {
     within(&rig, 60, &["alert", "test"]).ok();
     rig.create("data", "5", NBD, &rig.files(3)).ok();
     rig.run(&["fail", "data", "1"]).ok();
+    rig.until("it is said", || rig.channel()["failing"] == true);
+    let why = rig.channel()["last_error"].to_string();
+    assert!(why.contains("alerts gives no answer"), "{why}");
     // What happened meanwhile is told when the disk goes on.
     freezer.thaw();
+    rig.until("it goes on", || rig.channel()["failing"] == false);
     let told = || {
         let requests = requests.lock().expect("whole");
         requests

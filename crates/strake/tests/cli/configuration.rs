@@ -70,6 +70,47 @@ fn the_daemon_takes_what_the_file_says_and_serves_on_after_a_mistake() {
     assert_eq!(said["effect"], goes_on, "{said}");
 }
 
+/// They said that the file has no channels.
+#[test]
+fn a_file_that_is_not_used_is_named_by_commands_that_ask_for_channels() {
+    let mut rig = Rig::new();
+    fs::create_dir_all(rig.dir()).expect("made");
+    let file = rig.dir().join("strake.toml");
+    let text = "nonsense = 1\n[[alerts]]\nname = \"hook\"\n[alerts.webhook]\n\
+                url = \"http://127.0.0.1:1/\"\n";
+    fs::write(&file, text).expect("written");
+    rig.start_daemon();
+    let named = |said: &str| said.contains("strake.toml") && said.contains("nonsense");
+    let status = rig.run(&["alert", "status"]).ok().json();
+    let why = status["configuration_not_used"]
+        .as_str()
+        .expect("it is said");
+    assert!(named(why), "{why}");
+    let refused = rig.run(&["alert", "test"]).refused(2, "config-invalid");
+    assert!(named(&refused.err), "{}", refused.err);
+    let report = rig.run(&["doctor"]).json();
+    let findings = report["findings"].as_array().expect("a list");
+    let found = findings
+        .iter()
+        .find(|finding| finding["check"] == "configuration");
+    let found = found.expect("it is found")["found"].to_string();
+    assert!(named(&found), "{found}");
+    let none = findings
+        .iter()
+        .any(|finding| finding["check"] == "alert-channel");
+    assert!(!none, "{report}");
+    // What is advised.
+    let check = rig.run(&["config", "check"]).refused(2, "config-invalid");
+    assert!(named(&check.err), "{}", check.err);
+    fs::write(&file, text.replace("nonsense = 1\n", "")).expect("written");
+    rig.run(&["config", "check"]).ok();
+    rig.stop_daemon();
+    rig.start_daemon();
+    let status = rig.run(&["alert", "status"]).ok().json();
+    assert_eq!(status["channels"][0]["name"], "hook", "{status}");
+    assert_eq!(status["configuration_not_used"], serde_json::Value::Null);
+}
+
 #[test]
 fn a_daemon_that_was_given_a_wrong_file_does_not_start() {
     let rig = Rig::new();

@@ -18,7 +18,10 @@ pub(super) fn check(alerts: Option<&AlertsJson>) -> Vec<FindingJson> {
             ..FindingJson::default()
         });
     };
-    if alerts.channels.is_empty() {
+    if let Some(why) = &alerts.configuration_not_used {
+        let cure = "correct it until strake config check finds nothing, and start the daemon anew";
+        say("configuration", why.clone(), cure.to_owned());
+    } else if alerts.channels.is_empty() {
         say(
             "alert-channel",
             "there is no channel of alerts: the daemon tells nobody that an array is degraded"

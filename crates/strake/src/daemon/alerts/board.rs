@@ -15,6 +15,9 @@ use crate::common::time::rfc3339;
 /// A channel is given its time, and a little more.
 const TEST_PATIENCE: Duration = Duration::from_secs(310);
 
+/// What helps where the file of the configuration is not used.
+const CHECK: &str = "correct it until strake config check finds nothing, and start the daemon anew";
+
 /// A test of these channels, and where its result goes.
 #[derive(Debug)]
 pub(super) struct Test {
@@ -27,6 +30,8 @@ pub(super) struct Test {
 pub(crate) struct Board {
     channels: Mutex<Vec<AlertChannelJson>>,
     unwritten: AtomicU64,
+    /// Why the file of the configuration is not used, and what holds instead.
+    not_used: Mutex<Option<String>>,
     tests: Mutex<Option<mpsc::UnboundedSender<Test>>>,
 }
 
@@ -43,7 +48,7 @@ impl Board {
         asked
     }
 
-    /// No channel delivers until the daemon is restarted.
+    /// No channel delivers, until the daemon is restarted or [`Board::go_on`].
     pub(super) fn ended(&self, why: &str) {
         let now = rfc3339(SystemTime::now());
         for channel in locked(&self.channels).iter_mut() {
@@ -52,6 +57,22 @@ impl Board {
             channel.last_error = Some(why.to_owned());
             channel.last_error_at = Some(now.clone());
         }
+    }
+
+    /// The spool is open: what is wrong with a channel is found out anew.
+    pub(super) fn go_on(&self) {
+        for channel in locked(&self.channels).iter_mut() {
+            channel.failing = false;
+            channel.failing_since = None;
+        }
+    }
+
+    /// The channels are not those of the file.
+    pub(crate) fn set_configuration_not_used(&self, why: String) {
+        *locked(&self.not_used) = Some(why);
+    }
+    pub(crate) fn configuration_not_used(&self) -> Option<String> {
+        locked(&self.not_used).clone()
     }
 
     /// Something of a channel is changed.
@@ -101,8 +122,13 @@ impl Board {
     ) -> Result<Vec<AlertTestJson>, Failure> {
         let mut names: Vec<String> = self.channels().into_iter().map(|c| c.name).collect();
         if names.is_empty() {
-            let found = "the configuration of the daemon has no [[alerts]]";
-            return Err(Failure::new(Code::ChannelNotFound, found));
+            return Err(match self.configuration_not_used() {
+                Some(why) => Failure::new(Code::ConfigInvalid, why).cure(CHECK),
+                None => {
+                    let found = "the configuration of the daemon has no [[alerts]]";
+                    Failure::new(Code::ChannelNotFound, found)
+                }
+            });
         }
         if let Some(name) = name {
             let found = format!(

@@ -49,6 +49,8 @@ use crate::daemon::service::Service;
 const LOOK_PERIOD: Duration = Duration::from_secs(10);
 /// How often events that nobody wanted are kept as looked at.
 const KEEP_PERIOD: Duration = Duration::from_secs(60);
+/// The disk gets so long to say what is not delivered, before channels are said to wait for it.
+const OPEN_PATIENCE: Duration = Duration::from_secs(10);
 /// The disk gets so long to keep what is not delivered, when the daemon ends.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -198,18 +200,30 @@ impl Teller {
     ) {
         let mut work = JoinSet::new();
         let folders = service.dir().alerts();
+        let shown = service.dir().alerts()[0].display().to_string();
         let mut open = pin!(rounds::done_by_itself(move || Spool::open(&folders)));
+        let mut late = pin!(tokio::time::sleep(OPEN_PATIENCE));
+        let mut is_late = false;
         // A disk that hangs keeps no test.
         let opened = loop {
             tokio::select! {
                 opened = &mut open => break opened,
                 _ = &mut asked => return,
+                () = &mut late, if !is_late => {
+                    is_late = true;
+                    let why = format!("{shown} gives no answer: nothing is delivered before it does");
+                    tracing::warn!(why, "alerts wait");
+                    service.alerts().ended(&why);
+                }
                 Some(test) = tests.recv() => {
                     work.spawn(answer(channels.clone(), test));
                 }
                 Some(_) = work.join_next() => {}
             }
         };
+        if is_late {
+            service.alerts().go_on();
+        }
         let (spool, found) = match opened {
             Ok(opened) => opened,
             Err(failure) => return over(&service, &failure.found),

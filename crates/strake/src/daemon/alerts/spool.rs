@@ -224,6 +224,7 @@ impl Spool {
         let (queue, asked) = sync_channel(QUEUE);
         let unwritten = Arc::new(AtomicU64::new(0));
         let why = Arc::<Mutex<String>>::default();
+        let no_thread = Arc::clone(&why);
         let writing = Writing::default();
         let mut writer = Writer {
             why: Arc::clone(&why),
@@ -236,6 +237,7 @@ impl Spool {
         let spawned = strake_runtime::spawn_thread("alert spool", move || writer.run(&asked));
         if let Err(error) = &spawned {
             tracing::warn!(%error, "alerts are kept in memory alone");
+            *no_thread.lock().unwrap_or_else(PoisonError::into_inner) = error.to_string();
         }
         let queue = spawned.is_ok().then_some(queue);
         let spool = Spool {
@@ -248,7 +250,11 @@ impl Spool {
     }
 
     fn ask(&self, file: PathBuf, content: Option<Vec<u8>>) {
-        let Some(queue) = &self.queue else { return };
+        let Some(queue) = &self.queue else {
+            // No thread writes it.
+            self.unwritten.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
         if queue.try_send(Ask::File(file, content)).is_err() {
             tracing::warn!("the spool of alerts does not keep up: a message is in memory alone");
         }

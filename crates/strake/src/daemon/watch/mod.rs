@@ -386,9 +386,10 @@ impl Watcher {
         let identities = sysfs::identity_of_each(&paths);
         for (path, id) in paths.into_iter().zip(identities) {
             let (id, size, takes) = match id {
-                Ok(id) => match size_of(&path, id) {
-                    (size, takes) => (id, size, takes),
-                },
+                Ok(id) => {
+                    let (size, takes) = size_of(&path, id);
+                    (id, size, takes)
+                }
                 // It is what it was.
                 Err(why) if why.code == Code::DeviceSilent => {
                     let before = self.seen.iter().find(|(other, ..)| *other == path);

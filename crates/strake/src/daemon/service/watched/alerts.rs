@@ -53,6 +53,7 @@ impl Service {
         AlertsJson {
             channels: self.alerts.channels(),
             unwritten_files: self.alerts.unwritten(),
+            configuration_not_used: self.alerts.configuration_not_used(),
         }
     }
 
