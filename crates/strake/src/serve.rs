@@ -273,7 +273,7 @@ async fn again(
     }
 }
 
-/// `first` hears of the end of the first look.
+/// `first` hears of the end of the first look, and of the starts that came of it.
 async fn watch(watcher: Watcher, first: oneshot::Sender<()>) {
     let mut first = Some(first);
     let uevents = Uevents::listen();
@@ -301,7 +301,9 @@ async fn watch(watcher: Watcher, first: oneshot::Sender<()>) {
             tokio::time::sleep(pause).await;
             continue;
         }
-        if let Some(first) = first.take() {
+        // A start that takes longer than a look is waited for.
+        let starts = locked(&state).0.starts();
+        if let Some(first) = first.take_if(|_| !starts) {
             // Nothing may wait for it any more.
             let _ = first.send(());
         }

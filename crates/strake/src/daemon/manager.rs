@@ -44,10 +44,16 @@ pub(crate) fn stopping() {
 /// Tells that the daemon is ready after its first look, and from then on, for ever, that it is
 /// well.
 pub(crate) async fn keep_informed(service: Arc<Service>, looked: oneshot::Receiver<()>) {
-    let in_time = tokio::time::timeout(FIRST_LOOK, looked).await;
-    if in_time.is_err() {
-        let seconds = FIRST_LOOK.as_secs();
-        tracing::warn!("drives are still being looked at after {seconds} s: ready all the same");
+    match tokio::time::timeout(FIRST_LOOK, looked).await {
+        Ok(Ok(())) => {}
+        Ok(Err(_)) => tracing::warn!("drives are not looked at any more: ready all the same"),
+        Err(_) => {
+            let seconds = FIRST_LOOK.as_secs();
+            tracing::warn!(
+                "drives are still being looked at, or arrays started, after {seconds} s: ready all \
+                 the same"
+            );
+        }
     }
     tell(&[NotifyState::Ready]);
     let Some(patience) = sd_notify::watchdog_enabled() else {

@@ -5,7 +5,8 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::rig::{Rig, has, skipped};
+use crate::hung::Freezer;
+use crate::rig::{Rig, has, is_root, skipped};
 
 /// The watchdog's patience in these tests.
 const PATIENCE: Duration = Duration::from_millis(800);
@@ -71,6 +72,31 @@ fn the_daemon_is_ready_when_its_arrays_serve_then_well_and_says_when_it_stops() 
     rig.stop_daemon();
     manager.until("STOPPING=1");
     assert_eq!(manager.hears(PATIENCE), None, "nothing after its end");
+}
+
+/// It was called ready ten seconds after the start of an array had begun, whatever became of it.
+#[test]
+fn the_daemon_is_not_ready_while_an_array_is_being_started() {
+    if !is_root() {
+        return skipped("only root can freeze a file system");
+    }
+    let mut rig = Rig::new();
+    let Some(mut freezer) = Freezer::new(&rig) else {
+        return;
+    };
+    rig.start_daemon();
+    let members = [freezer.file("0"), freezer.file("1")];
+    rig.create("data", "1", &["--export", "none"], &members)
+        .ok();
+    rig.stop_daemon();
+    freezer.freeze();
+    let manager = Manager::start(&mut rig);
+    assert_eq!(manager.hears(Duration::from_secs(16)), None);
+    freezer.thaw();
+    let first = manager.hears(Duration::from_secs(44));
+    assert_eq!(first.as_deref(), Some("READY=1"));
+    assert_eq!(rig.show("data")["state"], "optimal", "{}", rig.log());
+    rig.stop_daemon();
 }
 
 /// Stops one thread of a process as a debugger does, until its standard input ends.

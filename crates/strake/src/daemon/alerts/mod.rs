@@ -509,6 +509,9 @@ async fn deliver(line: Arc<Line>, events: Arc<EventLog>) {
     let mut rounds = Rounds::new("delivery of alerts", events);
     loop {
         let ended = rounds::caught_task(Arc::clone(&line).run()).await;
+        if let Err(why) = &ended {
+            line.failed(why);
+        }
         if rounds.came(ended).is_some() {
             return;
         }

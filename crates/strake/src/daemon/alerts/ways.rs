@@ -465,7 +465,8 @@ impl Line {
         });
     }
 
-    fn failed(&self, why: &str) {
+    /// It delivers nothing, for now.
+    pub(super) fn failed(&self, why: &str) {
         let time = rfc3339(SystemTime::now());
         self.board.with(self.name(), |channel| {
             channel.failures += 1;

@@ -294,6 +294,11 @@ impl Watcher {
         Arc::clone(self.service.events())
     }
 
+    /// An array is being started.
+    pub(crate) fn starts(&self) -> bool {
+        !self.starting.is_empty()
+    }
+
     /// How long until the next look, unless the kernel tells of a device, which it does if `told`.
     pub(crate) fn pause(&self, told: bool) -> Duration {
         let file = |(_, id, _): &(PathBuf, Identity, u64)| matches!(id, Identity::File(..));
