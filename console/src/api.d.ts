@@ -62,6 +62,7 @@ export interface Array {
   last_scrub: Scrub | null;
   latency_target_us: number;
   level: string;
+  may_be_on?: string[];
   members: Member[];
   moving: Moving | null;
   name: string;
@@ -204,6 +205,7 @@ export interface Created {
   last_scrub: Scrub | null;
   latency_target_us: number;
   level: string;
+  may_be_on?: string[];
   members: Member[];
   moving: Moving | null;
   name: string;

@@ -34,6 +34,10 @@ pub(crate) struct ArrayJson {
     /// not known.
     #[serde(default)]
     pub(crate) not_found: bool,
+    /// Of such an array: devices that gave no answer or could not be read when it was looked for.
+    /// Its members may be on them, so it is not known whether they are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) may_be_on: Vec<String>,
     /// Channels of alerts that are to tell of this array and do not deliver now.
     #[serde(default)]
     pub(crate) alerts_failing: Vec<AlertFailingJson>,

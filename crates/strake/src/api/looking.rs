@@ -21,6 +21,9 @@ pub(crate) struct StatusJson {
     /// As `show` tells it.
     #[serde(default)]
     pub(crate) not_found: bool,
+    /// As `show` tells it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) may_be_on: Vec<String>,
     pub(crate) size_bytes: u64,
     pub(crate) members: u64,
     pub(crate) in_sync: u64,

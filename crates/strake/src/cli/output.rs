@@ -137,7 +137,7 @@ pub(crate) fn arrays(all: &[ArrayJson], paint: Paint) -> String {
             .filter(|m| m.state == "in_sync")
             .count();
         let state = match (array.not_found, &array.destroyed) {
-            (true, _) => "missing".to_owned(),
+            (true, _) => stopped::lost(&array.may_be_on).to_owned(),
             (false, Some(_)) => "destroyed".to_owned(),
             (false, None) => array.state.clone(),
         };
@@ -170,9 +170,11 @@ pub(crate) fn arrays(all: &[ArrayJson], paint: Paint) -> String {
 /// What a user can do about an array of which no member is found.
 fn missing(array: &ArrayJson) -> String {
     let name = &array.name;
-    format!(
-        "{name}: none of its members is found; strake forget {name}, if they are not to come back\n"
-    )
+    let found = format!("{name}: none of its members is found");
+    match array.may_be_on.as_slice() {
+        [] => format!("{found}; strake forget {name}, if they are not to come back\n"),
+        devices => format!("{found}; they may be on {}\n", stopped::unread(devices)),
+    }
 }
 
 /// What a user can do about what is left of a destroyed array; nothing of others.
@@ -486,7 +488,7 @@ fn members(a: &ArrayJson, paint: Paint) -> String {
 pub(crate) fn array(a: &ArrayJson, paint: Paint) -> String {
     let failing = alerts_failing(std::iter::once(a), paint);
     if a.not_found {
-        let state = paint.text(Mood::Worst, "missing");
+        let state = paint.text(Mood::Worst, stopped::lost(&a.may_be_on));
         let head = format!(
             "{}  {state}\n  uuid        {}\n",
             shown(&a.name, ' '),

@@ -5,6 +5,7 @@
 
 use crate::api::{ArrayJson, ScanJson};
 use crate::common::errors::Code;
+use crate::common::size;
 
 /// In one sentence.
 pub(crate) fn too_few(array: &ArrayJson) -> &'static str {
@@ -15,6 +16,27 @@ pub(crate) fn too_few(array: &ArrayJson) -> &'static str {
         (None, true) => "too few members found to start it",
         (None, false) => "too few of the members found can be used to start it",
     }
+}
+
+/// The state of an array of which no member is found, and that may be on these devices.
+pub(crate) fn lost(may_be_on: &[String]) -> &'static str {
+    match may_be_on {
+        [] => "missing",
+        _ => "not found",
+    }
+}
+
+/// Devices of which it is not known what they carry.
+pub(crate) fn unread(devices: &[String]) -> String {
+    format!(
+        "{}, which {}",
+        devices.join(", "),
+        size::verb(
+            devices.len(),
+            "gives no answer or cannot be read",
+            "give no answer or cannot be read"
+        )
+    )
 }
 
 /// How its members contradict each other, and what starts it: a line, or nothing.

@@ -297,15 +297,42 @@ fn show(context: &Context, name: Option<&str>) -> Ended {
         context.say_painted(&array, output::array);
         return Ok(shown_exit(&array));
     }
+    let mut unread = Vec::new();
     let all: Vec<ArrayJson> = match client {
-        Some(client) => client.get("/v1/arrays")?,
+        Some(client) => {
+            let all = client.get("/v1/arrays")?;
+            unread = self::unread(&client, LOOKED)?;
+            all
+        }
         None => offline::all(context),
     };
+    say_unread(context, &unread);
     if here && (!context.json || all.is_empty()) {
         offline::say_no_daemon(context);
     }
     context.say_painted(&all, |all, paint| output::arrays(all, paint));
     Ok(worst_exit(&all))
+}
+
+/// How long a daemon may take to say what its last look at all drives was.
+const LOOKED: Duration = Duration::from_secs(30);
+
+/// Devices of which a daemon does not know what they carry, as of its last look at all drives.
+fn unread(client: &Client, patience: Duration) -> Result<Vec<String>, Failure> {
+    match client.get_within("/v1/scan/unread", patience) {
+        // It is older than this program.
+        Err(failure) if failure.code == Code::NoRoute => Ok(Vec::new()),
+        answer => answer,
+    }
+}
+
+/// Says of which devices a daemon does not know what they carry.
+fn say_unread(context: &Context, devices: &[String]) {
+    if !devices.is_empty() {
+        let they = size::verb(devices.len(), "it carries", "they carry");
+        let unread = stopped::unread(devices);
+        context.aside(&format!("{unread}, so what {they} is not known"));
+    }
 }
 
 /// The first of these that any of them has. That one is stopped is no fault of all.
@@ -637,7 +664,11 @@ fn scan(context: &Context, devices: &[PathBuf]) -> Ended {
         _ => None,
     };
     let all: Vec<ScanJson> = match client {
-        Some(client) => client.get("/v1/scan")?,
+        Some(client) => {
+            let all = client.get("/v1/scan")?;
+            say_unread(context, &unread(&client, LOOKED)?);
+            all
+        }
         None => offline::scan_json(context, devices),
     };
     context.say(&all, |all| output::scan(all));

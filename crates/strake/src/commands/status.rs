@@ -11,7 +11,7 @@ use crate::cli::output::{self, Table};
 use crate::cli::paint::{Mood, Paint};
 use crate::cli::stopped;
 use crate::cli::{Context, Ended, print, url};
-use crate::commands::{offline, shown_exit, worst_exit};
+use crate::commands::{self, offline, say_unread, shown_exit, worst_exit};
 use crate::common::errors::Exit;
 use crate::common::size;
 
@@ -21,15 +21,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) fn run(context: &Context, name: Option<&str>) -> Ended {
     let client = Client::find(&context.dir)?;
     let here = client.is_none();
+    let mut unread = Vec::new();
     let arrays: Vec<ArrayJson> = match (client, name) {
         (Some(client), Some(name)) => vec![client.get_within(&url(name, "")?, PATIENCE)?],
-        (Some(client), None) => client.get_within("/v1/arrays", PATIENCE)?,
+        (Some(client), None) => {
+            let arrays = client.get_within("/v1/arrays", PATIENCE)?;
+            unread = commands::unread(&client, PATIENCE)?;
+            arrays
+        }
         (None, Some(name)) => vec![offline::one(context, name)?],
         (None, None) => offline::all(context),
     };
     if here {
         offline::say_no_daemon(context);
     }
+    say_unread(context, &unread);
     let lines: Vec<StatusJson> = arrays.iter().map(line).collect();
     match context.json {
         true => context.say(&lines, |_| String::new()),
@@ -51,6 +57,7 @@ fn line(array: &ArrayJson) -> StatusJson {
         state: array.state.clone(),
         level: array.level.clone(),
         not_found: array.not_found,
+        may_be_on: array.may_be_on.clone(),
         size_bytes: array.size_bytes,
         members: array.members.len() as u64,
         in_sync: array.members.iter().filter(in_sync).count() as u64,
@@ -66,6 +73,9 @@ fn remarks(array: &ArrayJson) -> Vec<String> {
     let mut all = Vec::new();
     if array.not_found {
         all.push("none of its members is found".to_owned());
+        if !array.may_be_on.is_empty() {
+            all.push(format!("may be on {}", stopped::unread(&array.may_be_on)));
+        }
     } else if let Some(date) = &array.destroyed {
         all.push(format!("destroyed here on {date}"));
     } else if shown_exit(array) == Exit::TooFew as u8 {
@@ -131,7 +141,7 @@ fn text(lines: &[StatusJson], paint: Paint) -> String {
         let cells = vec![
             line.name.clone(),
             match line.not_found {
-                true => "missing".to_owned(),
+                true => stopped::lost(&line.may_be_on).to_owned(),
                 false => line.state.clone(),
             },
             match line.not_found {

@@ -402,6 +402,13 @@ fn daemon() -> Vec<Route> {
         ),
         route(
             Method::GET,
+            "/v1/scan/unread",
+            "Devices that gave no answer to the last look at all drives or could not be read: they \
+             may carry members",
+            |s, (), ()| Ok(s.unread()),
+        ),
+        route(
+            Method::GET,
             "/v1/stats",
             "What arrays in service have counted, for rates",
             |s, (), ()| Ok(stats(s)),

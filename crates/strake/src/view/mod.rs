@@ -330,6 +330,7 @@ fn blank(sb: &Superblock) -> ArrayJson {
     ArrayJson {
         conflict: None,
         not_found: false,
+        may_be_on: Vec::new(),
         alerts_failing: Vec::new(),
         name: sb.name.to_string(),
         uuid: sb.array.to_string(),

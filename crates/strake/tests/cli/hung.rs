@@ -502,15 +502,15 @@ fn a_daemon_that_is_stopped_is_told_of_and_waited_for_no_longer() {
 }
 
 /// A block device that answers nothing, by a write that its frozen file system holds up.
-struct HungDevice {
+pub(crate) struct HungDevice {
     freezer: Freezer,
-    path: String,
+    pub(crate) path: String,
     writer: Child,
 }
 
 impl HungDevice {
     /// None where this machine cannot have one.
-    fn new(rig: &Rig) -> Option<HungDevice> {
+    pub(crate) fn new(rig: &Rig) -> Option<HungDevice> {
         let mut freezer = Freezer::new(rig)?;
         let file = freezer.file("m");
         let mut setup = Command::new("losetup");
@@ -690,12 +690,7 @@ fn a_restore_passes_devices_that_hang_and_names_them_where_they_may_be_what_is_m
         assert!(run.err.contains(path), "{args:?}: {run:?}");
         assert_eq!(run.code, 4, "{args:?}: {run:?}");
     }
-    // It is one of the devices that the daemon knows.
-    let known = std::fs::read_to_string(rig.dir().join("known-files.json")).expect("kept");
-    let mut known: Vec<String> = serde_json::from_str(&known).expect("a list");
-    known.push(path.to_owned());
-    let known = serde_json::to_string(&known).expect("text");
-    std::fs::write(rig.dir().join("known-files.json"), known).expect("written");
+    rig.knows(path);
     let taken = format!("{}.taken", data[1]);
     std::fs::rename(&data[1], &taken).expect("ours");
     let restore = ["config", "restore", &file, "data", "-y"];

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::Value;
 
 use crate::rig::Rig;
+use crate::upkeep::of_newer_version;
 
 const NBD: &[&str] = &["--export", "nbd"];
 
@@ -385,4 +386,52 @@ fn a_spare_that_was_removed_does_not_come_back_by_itself() {
     rig.start_daemon();
     rig.until("it is told", || event(&rig, "member_returned").is_some());
     assert_eq!(spares(&rig), 0);
+}
+
+/// The list, `status` and `doctor` said that it is missing, and to forget it, and that there are no
+/// arrays.
+#[test]
+fn an_array_that_may_be_on_a_device_that_is_not_read_is_not_said_to_be_missing() {
+    let mut rig = Rig::new();
+    let (devices, other) = (rig.files(2), rig.files_called("other", 1));
+    let none = &["--export", "none"];
+    rig.start_daemon();
+    rig.create("other", "0", none, &other).ok();
+    rig.run(&["stop", "other"]).ok();
+    let newer = of_newer_version(&other[0]);
+    rig.run(&["destroy", "other", "--yes"]).ok();
+    fs::write(&other[0], newer).expect("written");
+    let path = other[0].as_str();
+    rig.knows(path);
+    for args in [&["show"][..], &["scan"], &["status"], &["pool", "show"]] {
+        let run = rig.run(args);
+        let is_said = run.out.trim() == "[]" && run.err.contains(path);
+        assert!(run.code == 0 && is_said, "{args:?}: {run:?}");
+    }
+    rig.create("data", "1", none, &devices).ok();
+    rig.run(&["stop", "data"]).ok();
+    take_away(&devices);
+    let shown = rig.run(&["show"]);
+    let array = &shown.json()[0];
+    assert_eq!((shown.code, &array["not_found"]), (8, &true.into()));
+    assert_eq!(array["may_be_on"], serde_json::json!([path]));
+    for args in ["show", "status", "doctor"] {
+        let said = text(&rig, &[args]);
+        let part = format!("may be on {path}, which gives no answer or cannot be read");
+        assert!(said.contains(&part), "{part} in {said}");
+        for part in ["missing  ", "strake forget"] {
+            assert!(!said.contains(part), "{part} in {said}");
+        }
+    }
+    let unchecked = rig.run(&["doctor"]).json()["unchecked"].to_string();
+    assert!(unchecked.contains(path), "{unchecked}");
+    rig.run(&["forget", "data"]).refused(4, "device-silent");
+    fs::remove_file(path).expect("ours");
+    let said = text(&rig, &["show"]);
+    assert!(
+        said.contains("missing  ") && said.contains("strake forget data"),
+        "{said}"
+    );
+    rig.run(&["forget", "data"]).ok();
+    rig.stop_daemon();
 }

@@ -100,6 +100,15 @@ impl Rig {
     pub(crate) fn dir(&self) -> PathBuf {
         self.folder.path().join("run")
     }
+    /// Has the daemon look at a device that it was not told of.
+    pub(crate) fn knows(&self, path: &str) {
+        let file = self.dir().join("known-files.json");
+        let known = std::fs::read_to_string(&file).expect("it knows some");
+        let mut known: Vec<String> = serde_json::from_str(&known).expect("a list");
+        known.push(path.to_owned());
+        let known = serde_json::to_string(&known).expect("text");
+        std::fs::write(&file, known).expect("written");
+    }
     pub(crate) fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }

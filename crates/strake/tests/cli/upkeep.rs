@@ -398,12 +398,9 @@ fn a_stopped_array_is_renamed_with_and_without_a_daemon_unless_members_are_missi
     assert!(device.as_str().is_some_and(|d| d.ends_with("depot.sock")));
 }
 
-#[test]
-fn a_member_of_a_newer_version_is_not_called_damaged_and_not_cleaned() {
-    let rig = Rig::new();
-    let d = rig.files(2);
-    rig.create("data", "1", &["--export", "none"], &d).ok();
-    let mut newer = bytes(&d[0]);
+/// What a member holds, as a newer version would write it.
+pub(crate) fn of_newer_version(member: &str) -> Vec<u8> {
+    let mut newer = bytes(member);
     let last = newer.len() - 65536;
     for at in [4096, last] {
         let block = &mut newer[at..at + 4096];
@@ -411,6 +408,15 @@ fn a_member_of_a_newer_version_is_not_called_damaged_and_not_cleaned() {
         let sum = strake_format::checksum::sealed(block, 12).to_le_bytes();
         block[12..16].copy_from_slice(&sum);
     }
+    newer
+}
+
+#[test]
+fn a_member_of_a_newer_version_is_not_called_damaged_and_not_cleaned() {
+    let rig = Rig::new();
+    let d = rig.files(2);
+    rig.create("data", "1", &["--export", "none"], &d).ok();
+    let newer = of_newer_version(&d[0]);
     std::fs::write(&d[0], &newer).expect("written");
     let refused = rig.run(&["drive", "clean", &d[0], "--yes"]);
     refused.refused(4, "metadata-newer");

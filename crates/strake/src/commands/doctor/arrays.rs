@@ -144,15 +144,19 @@ fn state(array: &ArrayJson, say: Say<'_>) {
                 true => String::new(),
                 false => format!("; it had {}", had.join(", ")),
             };
-            say(
-                "state",
-                Severity::Critical,
-                format!("it was served here, and none of its members is found{had}"),
-                format!(
-                    "look at power, cables and controllers of its drives; strake forget {name}, \
-                     where they are not to come back"
+            let what = format!("it was served here, and none of its members is found{had}");
+            let look = "look at power, cables and controllers of its drives";
+            let (what, cure) = match array.may_be_on.as_slice() {
+                [] => (
+                    what,
+                    format!("{look}; strake forget {name}, where they are not to come back"),
                 ),
-            );
+                devices => (
+                    format!("{what}; they may be on {}", stopped::unread(devices)),
+                    format!("look at the kernel log and mend these devices, and {look}"),
+                ),
+            };
+            say("state", Severity::Critical, what, cure);
         }
         _ if array.destroyed.is_some() => {
             let date = array.destroyed.as_deref().unwrap_or_default();

@@ -23,7 +23,7 @@ use crate::api::{SettingsJson, UncheckedJson, VersionJson};
 use crate::cli::client::Client;
 use crate::cli::paint::{Mood, Paint};
 use crate::cli::{Context, DONE, Ended, print, url};
-use crate::commands::offline;
+use crate::commands::{self, offline};
 use crate::common::errors::{Exit, Failure};
 use crate::common::events::Severity;
 use crate::common::{shown, size};
@@ -121,6 +121,14 @@ pub(crate) fn run(context: &Context) -> Ended {
 /// What the daemon knows.
 fn asked(client: &Client, report: &mut DoctorJson) -> Result<Facts, Failure> {
     let arrays: Vec<ArrayJson> = client.get_within("/v1/arrays", PATIENCE)?;
+    let unread = commands::unread(client, PATIENCE)?;
+    report
+        .unchecked
+        .extend(unread.into_iter().map(|device| UncheckedJson {
+            check: "members".to_owned(),
+            device: Some(device),
+            why: "it gives no answer or cannot be read, so what it carries is not known".to_owned(),
+        }));
     let mut settings = Vec::new();
     for array in arrays.iter().filter(|array| array.state != "stopped") {
         let path = url(&array.uuid, "settings")?;

@@ -45,6 +45,7 @@ use crate::daemon::array::{left, opening, running};
 use crate::daemon::changes::{Change, Changes};
 use crate::daemon::events::{EventLog, Happened};
 use crate::daemon::service::pools::Tries;
+use crate::daemon::service::watched::answers::LastLook;
 use crate::daemon::service::watched::health::DriveTold;
 use crate::daemon::service::watched::missing::Told;
 use crate::daemon::sources::Sources;
@@ -80,12 +81,10 @@ pub(crate) struct Service {
     wear: WearLog,
     /// What drives told last, by their paths.
     told: Mutex<BTreeMap<String, DriveTold>>,
-    /// Arrays on drives, as of the last look at all drives, as if none were in service.
-    found: Mutex<Vec<ArrayJson>>,
+    /// What the last look at all drives found.
+    last_look: Mutex<LastLook>,
     /// Arrays that were served here and of which no member is found, as of what was told.
     missing: Mutex<Vec<Told>>,
-    /// Devices of which the last look at all drives does not know what they carry.
-    unread: Mutex<Vec<PathBuf>>,
     since: SystemTime,
     pool_tries: Tries,
     /// Arrays that take spares of their pools.
@@ -155,9 +154,8 @@ impl Service {
             alerts: Arc::default(),
             wear,
             told: Mutex::default(),
-            found: Mutex::default(),
+            last_look: Mutex::default(),
             missing: Mutex::default(),
-            unread: Mutex::default(),
             since: SystemTime::now(),
             pool_tries: Tries::default(),
             sources,
@@ -212,26 +210,17 @@ impl Service {
     }
     /// What drives carry, with `extra` devices.
     pub(crate) fn scan(&self, extra: &[PathBuf]) -> Vec<FoundArray> {
-        let paths = if extra.is_empty() {
-            self.paths()
-        } else {
-            find::expand(extra)
-        };
-        let find::Scan { members, unread } = find::scan_within(&self.looks, &paths);
-        let found = find::group(members);
-        if extra.is_empty() {
-            *locked(&self.unread) = unread;
-            let told = |array: &FoundArray| self.dir.told_destroyed(self.not_served(array));
-            *locked(&self.found) = found.iter().map(told).collect();
+        match extra {
+            [] => self.look().found,
+            extra => find::group(find::members_within(&self.looks, &find::expand(extra))),
         }
-        found
     }
     /// Arrays that are not in service, as of the last look at all drives; no drive is asked.
     pub(crate) fn not_running(&self) -> Vec<ArrayJson> {
         let running = self.all_running();
         let serves = |array: &ArrayJson| running.iter().any(|r| r.uuid.to_string() == array.uuid);
-        let found = locked(&self.found);
-        found
+        let last = locked(&self.last_look);
+        last.found
             .iter()
             .filter(|array| !serves(array))
             .cloned()
@@ -239,12 +228,12 @@ impl Service {
     }
     /// Arrays on drives, as of the last look at all drives, as if none were in service.
     pub(crate) fn last_found(&self) -> Vec<ArrayJson> {
-        locked(&self.found).clone()
+        locked(&self.last_look).found.clone()
     }
     /// Devices that did not answer the last look at all drives, or could not be read: they may
     /// carry members.
     pub(crate) fn unread(&self) -> Vec<PathBuf> {
-        locked(&self.unread).clone()
+        locked(&self.last_look).unread.clone()
     }
     /// When this daemon began.
     pub(crate) fn since(&self) -> SystemTime {

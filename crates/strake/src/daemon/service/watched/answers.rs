@@ -7,18 +7,46 @@
 //! Deliberately absent: asking drives while arrays are only counted (`unanswered` goes by the last
 //! look at all drives).
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
 use crate::api::ArrayJson;
 use crate::common::errors::{Code, Failure};
 use crate::daemon::array::running::Running;
-use crate::daemon::service::Service;
+use crate::daemon::service::{Service, locked};
 use crate::drives::find;
 use crate::drives::find::FoundArray;
 use crate::view;
 
+/// What one look at all drives finds.
+pub(crate) struct Look {
+    pub(crate) found: Vec<FoundArray>,
+    /// Devices that did not answer it, or could not be read.
+    pub(crate) unread: Vec<PathBuf>,
+}
+
+/// What is kept of it: the arrays as if none were in service.
+#[derive(Debug, Default)]
+pub(in crate::daemon::service) struct LastLook {
+    pub(in crate::daemon::service) found: Vec<ArrayJson>,
+    pub(in crate::daemon::service) unread: Vec<PathBuf>,
+}
+
 impl Service {
+    /// Looks at all drives.
+    pub(crate) fn look(&self) -> Look {
+        let find::Scan { members, unread } = find::scan_within(&self.looks, &self.paths());
+        let found = find::group(members);
+        let told = |array: &FoundArray| self.dir.told_destroyed(self.not_served(array));
+        let last = LastLook {
+            found: found.iter().map(told).collect(),
+            unread: unread.clone(),
+        };
+        *locked(&self.last_look) = last;
+        Look { found, unread }
+    }
+
     /// Asks each array in service the same, all at once.
     pub(crate) fn ask_all<T: Send>(
         &self,
@@ -53,7 +81,7 @@ impl Service {
     /// All arrays, running or not.
     pub(crate) fn show(&self) -> Vec<ArrayJson> {
         let answers = self.ask_all(Running::json);
-        let others = self.scan(&[]);
+        let Look { found, unread } = self.look();
         let mut all: Vec<ArrayJson> = Vec::new();
         for (running, answer) in answers {
             let array = answer.unwrap_or_else(|_| self.unanswered(&running));
@@ -61,14 +89,17 @@ impl Service {
         }
         let known: Vec<String> = all.iter().map(|a| a.uuid.clone()).collect();
         all.extend(
-            others
+            found
                 .iter()
                 .filter(|a| !known.contains(&a.uuid.to_string()))
                 .map(|found| self.placed(self.not_served(found))),
         );
-        let missing = self.missing_beside(&others);
-        let missing = missing.iter().map(|one| self.of_missing(one));
-        all.extend(missing.map(|array| self.with_alerts(array)));
+        let may_be_on: Vec<String> = unread.iter().map(|p| p.display().to_string()).collect();
+        let missing = self.missing_beside(&found).into_iter();
+        all.extend(missing.map(|one| ArrayJson {
+            may_be_on: may_be_on.clone(),
+            ..self.with_alerts(self.of_missing(&one))
+        }));
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
