@@ -479,6 +479,7 @@ export interface Pool {
   arrays: PoolUser[];
   devices: PoolDevice[];
   name: string;
+  silent?: string[];
   uuid: string | null;
 }
 

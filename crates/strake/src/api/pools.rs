@@ -14,6 +14,9 @@ pub(crate) struct PoolJson {
     pub(crate) devices: Vec<PoolDeviceJson>,
     /// Those that may take from it.
     pub(crate) arrays: Vec<PoolUserJson>,
+    /// Devices that gave no answer: they may be in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) silent: Vec<String>,
 }
 
 /// A device in a pool.

@@ -8,7 +8,7 @@ use crate::cli::args::pool::{PoolCommand, PoolDevices};
 use crate::cli::client::Client;
 use crate::cli::output::Table;
 use crate::cli::{Context, DONE, Ended, confirm, confirm_force};
-use crate::commands::offline;
+use crate::commands::{self, offline};
 use crate::common::absolutes;
 use crate::common::errors::Failure;
 use crate::common::size;
@@ -164,10 +164,18 @@ fn show(context: &Context, pool: Option<&str>) -> Ended {
         context.say(&found, |found| text(std::slice::from_ref(found)));
         return Ok(DONE);
     }
+    let mut unread = Vec::new();
     let all: Vec<PoolJson> = match client {
-        Some(client) => client.get("/v1/pools")?,
+        Some(client) => {
+            let all: Vec<PoolJson> = client.get("/v1/pools")?;
+            if all.is_empty() {
+                unread = commands::unread(&client, commands::LOOKED)?;
+            }
+            all
+        }
         None => offline::pools(context).show(),
     };
+    commands::say_unread(context, &unread);
     context.say(&all, |all| text(all));
     Ok(DONE)
 }
@@ -193,6 +201,10 @@ fn text(pools: &[PoolJson]) -> String {
         }
         for problem in pool.devices.iter().filter_map(|d| d.problem.as_ref()) {
             text.push_str(&format!("  not used: {problem}\n"));
+        }
+        if !pool.silent.is_empty() {
+            let silent = pool.silent.join(", ");
+            text.push_str(&format!("  no answer, perhaps in it: {silent}\n"));
         }
         for array in &pool.arrays {
             let fit = size::verb(array.fitting, "fits", "fit");

@@ -1,5 +1,7 @@
 //! Pools of spares: made, shown, taken from, and never two owners of one device.
 
+use crate::hung::{HungDevice, within};
+use crate::rig;
 use crate::rig::*;
 
 const NBD: &[&str] = &["--export", "nbd"];
@@ -467,4 +469,55 @@ fn a_copy_of_a_device_in_a_pool_is_no_second_device() {
     let text = rig.run_command(show.args(["pool", "show", "shelf"])).ok();
     assert!(text.out.contains("1 of them fits\n"), "{text:?}");
     rig.run(&["replace", "data", "0"]).ok();
+}
+
+/// It was said to be empty, and a second pool of its name to be the cure, of which nothing is taken.
+#[test]
+fn a_pool_that_may_be_on_a_device_that_gives_no_answer_is_not_said_to_be_empty() {
+    if !rig::is_root() {
+        return rig::skipped("only root can freeze a file system");
+    }
+    let mut rig = Rig::new();
+    let d = rig.files(3);
+    rig.start_daemon();
+    rig.run(&["pool", "create", "p", &d[2]]).ok();
+    let options = ["--export", "none", "--pool", "p"];
+    rig.create("data", "1", &options, &d[..2]).ok();
+    rig.run(&["pool", "remove", "p", &d[2]]).ok();
+    let Some(hung) = HungDevice::new(&rig) else {
+        return;
+    };
+    let path = hung.path.as_str();
+    rig.knows(path);
+    let shown = within(&rig, 60, &["pool", "show"]).ok().json();
+    assert_eq!(shown[0]["silent"], serde_json::json!([path]), "{shown}");
+    let text = rig.run_command(rig.command().args(["pool", "show"])).out;
+    let part = format!("no answer, perhaps in it: {path}");
+    assert!(text.contains(&part), "{text}");
+    let doctor = within(&rig, 60, &["doctor"]).json();
+    let findings = doctor["findings"].to_string();
+    for check in ["\"spare\"", "\"pool\""] {
+        assert!(!findings.contains(check), "{check} in {findings}");
+    }
+    let unchecked = doctor["unchecked"].to_string();
+    assert!(
+        unchecked.contains("the pool p") && unchecked.contains(path),
+        "{unchecked}"
+    );
+    let replace = within(&rig, 60, &["replace", "data", "0"]).refused(4, "device-silent");
+    assert!(replace.err.contains(path), "{replace:?}");
+    within(&rig, 60, &["fail", "data", "0"]).ok();
+    let told = || {
+        let mut events = rig.events().into_iter();
+        let told = events.find(|event| event["event"] == "pool_has_no_spare");
+        told.map(|event| event["cause"].to_string())
+    };
+    rig.until("it is told", || told().is_some());
+    assert!(
+        told().expect("there").contains(path),
+        "{told:?}",
+        told = told()
+    );
+    drop(hung);
+    rig.stop_daemon();
 }

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::api::{ArrayJson, FindingJson, MemberJson, PoolJson, SettingsJson};
+use crate::api::UncheckedJson;
+use crate::api::{ArrayJson, FindingJson, MemberJson, PoolJson, PoolUserJson, SettingsJson};
 use crate::cli::output;
 use crate::cli::stopped;
 use crate::commands::doctor::Facts;
@@ -83,9 +84,29 @@ fn readable(array: &ArrayJson) -> Vec<FindingJson> {
     members.filter_map(finding).collect()
 }
 
+/// Pools that seem to have nothing for an array, while devices that may be in them give no answer.
+pub(super) fn unchecked(facts: &Facts) -> Vec<UncheckedJson> {
+    let lacks = |pool: &&PoolJson| {
+        let is_none = |user: &PoolUserJson| user.fitting == 0;
+        !pool.silent.is_empty() && pool.arrays.iter().any(is_none)
+    };
+    let pools = facts.pools.iter().filter(lacks);
+    let unchecked = pools.map(|pool| UncheckedJson {
+        check: "pool".to_owned(),
+        device: None,
+        why: format!(
+            "whether the pool {} has spares for its arrays is not known; no answer, perhaps in \
+             it: {}",
+            pool.name,
+            pool.silent.join(", ")
+        ),
+    });
+    unchecked.collect()
+}
+
 /// A pool that arrays count on and that has nothing to give.
 fn empty_pool(pool: &PoolJson) -> Option<FindingJson> {
-    if !pool.devices.is_empty() || pool.arrays.is_empty() {
+    if !pool.devices.is_empty() || pool.arrays.is_empty() || !pool.silent.is_empty() {
         return None;
     }
     let name = &pool.name;
@@ -277,8 +298,10 @@ fn spare(array: &ArrayJson, settings: &SettingsJson, facts: &Facts, say: Say<'_>
         let of = pool.arrays.iter().find(|user| user.name == *name)?;
         Some(of.fitting)
     });
+    let silent = |pool: &str| known(pool).is_some_and(|pool| !pool.silent.is_empty());
     let (found, cure) = match (pool, fitting) {
         (_, Some(1..)) => return,
+        (Some(pool), _) if silent(pool) => return,
         (Some(pool), _) => (
             format!("it has no spare, and its pool {pool} has no device that fits"),
             format!(
@@ -317,7 +340,7 @@ fn list(array: &ArrayJson, stats: &StatsJson, say: Say<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::api::{MemberJson, PoolDeviceJson, PoolUserJson, RangeJson};
+    use crate::api::{MemberJson, PoolDeviceJson, RangeJson};
 
     use super::*;
 
@@ -369,6 +392,7 @@ mod tests {
                 problem: None,
             }],
             arrays: vec![user(1)],
+            silent: Vec::new(),
         });
         assert_eq!(checks(&pooled), [""; 0]);
         pooled.pools[0].arrays = vec![user(0)];
@@ -377,6 +401,10 @@ mod tests {
         pooled.pools[0].devices.clear();
         assert_eq!(checks(&pooled), ["spare", "pool"]);
         assert!(check(&pooled)[0].cure.contains("strake pool create p"));
+        assert!(unchecked(&pooled).is_empty());
+        pooled.pools[0].silent = vec!["/dev/hangs".to_owned()];
+        assert_eq!(checks(&pooled), [""; 0], "its devices may be there");
+        assert!(unchecked(&pooled)[0].why.contains("/dev/hangs"));
         assert_eq!(checks(&facts("none", "off")), ["spare", "scrub-schedule"]);
         let mut stripe = facts("none", "off");
         stripe.arrays[0].level = "0".to_owned();

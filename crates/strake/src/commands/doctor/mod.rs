@@ -93,6 +93,7 @@ pub(crate) fn run(context: &Context) -> Ended {
     };
     let seats = seats(&facts.arrays, &mut report);
     report.findings.extend(arrays::check(&facts));
+    report.unchecked.extend(arrays::unchecked(&facts));
     report.findings.extend(alerts::check(facts.alerts.as_ref()));
     report.findings.extend(members::check(&seats));
     report.findings.extend(health::check(&seats));

@@ -117,8 +117,8 @@ impl<'a> Pools<'a> {
     /// All, as `pool show` tells them; also such that arrays are to take from, and have no device.
     pub(crate) fn show(&self) -> Vec<PoolJson> {
         let users = self.users();
-        let found = self.found().pools;
-        let mut all: Vec<PoolJson> = found.iter().map(|pool| json(pool, &users)).collect();
+        let pool::Found { pools, silent } = self.found();
+        let mut all: Vec<PoolJson> = pools.iter().map(|pool| json(pool, &users)).collect();
         for (name, _) in &users {
             if !all.iter().any(|pool| pool.name == *name) {
                 all.push(PoolJson {
@@ -126,8 +126,13 @@ impl<'a> Pools<'a> {
                     uuid: None,
                     devices: Vec::new(),
                     arrays: users_of(name, None, &users),
+                    silent: Vec::new(),
                 });
             }
+        }
+        let silent: Vec<String> = silent.iter().map(|p| p.display().to_string()).collect();
+        for pool in &mut all {
+            pool.silent.clone_from(&silent);
         }
         all
     }
@@ -302,6 +307,17 @@ fn may_be_in_it(silent: &[PathBuf]) -> String {
     }
 }
 
+/// It is not known whether a pool has a device for an array.
+fn silent(pool: &str, silent: &[PathBuf]) -> Failure {
+    let found = format!(
+        "no device of the pool {pool} that fits was found{}",
+        may_be_in_it(silent)
+    );
+    let cure = "look at the kernel log; mend these devices, or remove them from the machine \
+                (echo 1 > /sys/block/NAME/device/delete), and try again";
+    Failure::new(Code::DeviceSilent, found).cure(cure)
+}
+
 /// What became of a pool.
 #[derive(Debug)]
 pub(crate) struct Changed {
@@ -375,6 +391,7 @@ fn json(pool: &Pool, users: &[(String, FoundArray)]) -> PoolJson {
         devices: pool.devices.iter().map(device).collect(),
         arrays: users_of(&name, Some(pool), users),
         name,
+        silent: Vec::new(),
     }
 }
 
@@ -542,11 +559,17 @@ impl Service {
                 Err(failure) => format!("pool {pool}: {}: {}", failure.code.name(), failure.found),
                 Ok(_) => format!("pool {pool}"),
             };
+            let effect = match &taken {
+                Err(failure) if failure.code == Code::DeviceSilent => {
+                    "mend what gives no answer, or add a device that fits to the array"
+                }
+                _ => "add a device that fits to the pool, or to the array",
+            };
             self.events.note(Happened {
                 array: Some(running.name().to_string()),
                 event: "pool_has_no_spare",
                 cause: self.dir.placement(running.uuid).pool.map(why),
-                effect: Some("add a device that fits to the pool, or to the array".to_owned()),
+                effect: Some(effect.to_owned()),
                 ..Happened::default()
             });
         }
@@ -568,21 +591,31 @@ impl Service {
     }
 
     /// Those of its pool that fit, the smallest first.
+    ///
+    /// # Errors
+    /// None was found, and devices gave no answer that may be in it.
     fn pool_devices(&self, running: &Running) -> Result<Vec<PoolDevice>, Failure> {
         let Some(name) = self.dir.placement(running.uuid).pool else {
             return Ok(Vec::new());
         };
-        match self.pools().pick(&name) {
+        let pools = self.pools();
+        let found = pools.found();
+        let unknown = match found.silent.as_slice() {
+            [] => Ok(Vec::new()),
+            devices => Err(silent(&name, devices)),
+        };
+        match pools.pick_of(found, &name) {
             Ok(pool) => {
                 let sb = running.status()?.superblock;
                 let fitting: Vec<_> = fitting(&sb, &pool).into_iter().cloned().collect();
                 let twice = pool.devices.iter().find_map(|device| pool.twice(device));
                 match twice.filter(|_| fitting.is_empty()) {
                     Some(why) => Err(why),
+                    None if fitting.is_empty() => unknown,
                     None => Ok(fitting),
                 }
             }
-            Err(failure) if failure.code == Code::PoolNotFound => Ok(Vec::new()),
+            Err(failure) if failure.code == Code::PoolNotFound => unknown,
             Err(failure) => Err(failure),
         }
     }
