@@ -266,10 +266,10 @@ impl Service {
     }
     /// The array in service of that name or uuid.
     pub(crate) fn running(&self, name: &str) -> Result<Arc<Running>, Failure> {
-        if let Some(running) = self.find_running(name) {
-            return Ok(running);
-        }
-        let found = self.pick(self.scan(&[]), name)?;
+        let found = match self.running_or(name, || self.scan(&[])) {
+            Ok(running) => return Ok(running),
+            Err(found) => self.pick(found, name)?,
+        };
         self.dir.not_destroyed(found.uuid, found.name(), false)?;
         let cure = format!("strake start {name} first");
         Err(Failure::new(Code::NotServing, format!("{name} is not started")).cure(cure))

@@ -2,7 +2,8 @@
 //!
 //! Invariants: arrays in service are asked at the same time, so that those that do not answer cost
 //! a look one patience, however many they are; an array in service is never shown as stopped: it is
-//! `unresponsive` while its threads do not answer, and `stopping` until its stop has ended.
+//! `unresponsive` while its threads do not answer, and `stopping` until its stop has ended. Drives
+//! are looked at first and arrays asked then, so that one that goes into service meanwhile is seen.
 //!
 //! Deliberately absent: asking drives while arrays are only counted (`unanswered` goes by the last
 //! look at all drives).
@@ -80,8 +81,8 @@ impl Service {
 
     /// All arrays, running or not.
     pub(crate) fn show(&self) -> Vec<ArrayJson> {
-        let answers = self.ask_all(Running::json);
         let Look { found, unread } = self.look();
+        let answers = self.ask_all(Running::json);
         let mut all: Vec<ArrayJson> = Vec::new();
         for (running, answer) in answers {
             let array = answer.unwrap_or_else(|_| self.unanswered(&running));
@@ -92,7 +93,7 @@ impl Service {
             found
                 .iter()
                 .filter(|a| !known.contains(&a.uuid.to_string()))
-                .map(|found| self.placed(self.not_served(found))),
+                .map(|found| self.placed(self.as_it_is(found))),
         );
         let may_be_on: Vec<String> = unread.iter().map(|p| p.display().to_string()).collect();
         let missing = self.missing_beside(&found).into_iter();
@@ -106,14 +107,42 @@ impl Service {
 
     /// One array, running or not.
     pub(crate) fn show_one(&self, name: &str) -> Result<ArrayJson, Failure> {
-        if let Some(running) = self.find_running(name) {
-            let array = running.json().unwrap_or_else(|_| self.unanswered(&running));
-            return Ok(self.placed(array));
-        }
-        match find::pick(self.scan(&[]), name, self.dir().meant(name)) {
-            Ok(found) => Ok(self.placed(self.not_served(&found))),
+        let found = match self.running_or(name, || self.scan(&[])) {
+            Ok(running) => return Ok(self.placed(self.answer(&running))),
+            Err(found) => found,
+        };
+        match find::pick(found, name, self.dir().meant(name)) {
+            Ok(found) => Ok(self.placed(self.as_it_is(&found))),
             Err(failure) if failure.code == Code::ArrayNotFound => self.show_missing(name, failure),
             Err(failure) => Err(failure),
+        }
+    }
+
+    /// The array in service of that name or uuid, or what a look finds: none that goes into service
+    /// during the look is taken for one that does not serve.
+    pub(crate) fn running_or<T>(
+        &self,
+        name: &str,
+        look: impl FnOnce() -> T,
+    ) -> Result<Arc<Running>, T> {
+        if let Some(running) = self.find_running(name) {
+            return Ok(running);
+        }
+        let found = look();
+        self.find_running(name).ok_or(found)
+    }
+
+    /// What an array in service answers.
+    fn answer(&self, running: &Running) -> ArrayJson {
+        running.json().unwrap_or_else(|_| self.unanswered(running))
+    }
+
+    /// An array found, which may have gone into service since.
+    fn as_it_is(&self, found: &FoundArray) -> ArrayJson {
+        let mut running = self.all_running().into_iter();
+        match running.find(|one| one.uuid == found.uuid) {
+            Some(running) => self.answer(&running),
+            None => found.not_served_json().0,
         }
     }
 
@@ -176,4 +205,45 @@ fn panicked(running: &Running) -> Failure {
         running.name()
     );
     Failure::new(Code::NotServing, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{CreateRequest, StartRequest};
+    use crate::daemon::array::running::Limits;
+    use crate::daemon::sources::Sources;
+    use crate::daemon::state::Dir;
+
+    /// It was shown as stopped, and to be started first.
+    #[test]
+    fn an_array_that_goes_into_service_during_a_look_is_shown_as_it_is() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("a");
+        let file = std::fs::File::create(&path).expect("made");
+        file.set_len(32 << 20).expect("sparse");
+        let dir = Dir::at(&folder.path().join("run"));
+        dir.make().expect("folders");
+        let service = Service::new(dir, Sources::default(), Limits::default());
+        let request = serde_json::json!({
+            "name": "data", "level": "0", "devices": [path], "export": "none",
+        });
+        let request: CreateRequest = serde_json::from_value(request).expect("a request");
+        service.create(request).expect("made");
+        service.stop("data", false).expect("stopped");
+        let starts = || {
+            let found = service.scan(&[]);
+            let started = service.start("data", StartRequest::default());
+            started.expect("it is whole");
+            found
+        };
+        let running = service.running_or("data", starts);
+        assert!(running.is_ok(), "it serves");
+        service.stop("data", false).expect("stopped");
+        let found = starts().remove(0);
+        assert_eq!(service.as_it_is(&found).state, "optimal");
+        service.stop("data", false).expect("stopped");
+        assert_eq!(service.as_it_is(&found).state, "stopped");
+        service.stop_all();
+    }
 }
