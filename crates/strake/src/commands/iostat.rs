@@ -9,7 +9,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant, SystemTime};
 
-use ratatui::crossterm::terminal::size;
+use ratatui::crossterm::terminal;
 
 use crate::api::{ArrayJson, IostatArrayJson, IostatJson, IostatMemberJson, RatesJson};
 use crate::cli::args::IostatArgs;
@@ -17,6 +17,7 @@ use crate::cli::client::Client;
 use crate::cli::{Context, DONE, Ended, print, url};
 use crate::common::errors::{Code, Failure};
 use crate::common::shown;
+use crate::common::size;
 use crate::common::time::rfc3339;
 use crate::view::stats::{IoStatsJson, StatsJson};
 
@@ -47,12 +48,19 @@ pub(crate) fn run(context: &Context, args: &IostatArgs) -> Ended {
         let now = sample()?;
         if !(first && args.omit_first) {
             let report = report(&before, &now, first, args.verbose);
+            let silent = match now.is_empty() {
+                true => without_answer(&client, only.as_deref())?,
+                false => Vec::new(),
+            };
+            if context.json && !silent.is_empty() {
+                context.aside(&no_answer(&silent));
+            }
             let written = match context.json {
                 true => {
                     let line = serde_json::to_string(&report).expect("the shapes are all JSON");
                     print(format!("{line}\n").as_bytes())
                 }
-                false => print(text(&report, reports == 0, columns()).as_bytes()),
+                false => print(text(&report, &silent, reports == 0, columns()).as_bytes()),
             };
             reports += 1;
             if !written || reports >= count {
@@ -79,6 +87,25 @@ fn uuid_of(client: &Client, name: &str) -> Result<String, Failure> {
         }
         _ => Ok(array.uuid),
     }
+}
+
+/// Arrays in service, of which none has told what it counted, each with its state.
+fn without_answer(client: &Client, only: Option<&str>) -> Result<Vec<String>, Failure> {
+    let mut all: Vec<ArrayJson> = client.get_within("/v1/arrays", PATIENCE)?;
+    all.retain(|one| only.is_none_or(|uuid| *uuid == one.uuid));
+    all.retain(|one| !["stopped", "unknown"].contains(&one.state.as_str()));
+    let one = |array: &ArrayJson| format!("{} ({})", array.name, array.state);
+    Ok(all.iter().map(one).collect())
+}
+
+/// What is said of them.
+fn no_answer(silent: &[String]) -> String {
+    let arrays = size::verb(
+        silent.len(),
+        "an array in service has",
+        "arrays in service have",
+    );
+    format!("{arrays} not answered: {}", silent.join(", "))
 }
 
 /// The rates between two samples; from the start of each array on where it has none before.
@@ -238,7 +265,7 @@ const NAME: usize = 12;
 
 /// How wide the terminal is, if standard output is one.
 fn columns() -> Option<usize> {
-    let size = std::io::stdout().is_terminal().then(size);
+    let size = std::io::stdout().is_terminal().then(terminal::size);
     Some(usize::from(size?.ok()?.0))
 }
 
@@ -254,7 +281,8 @@ fn shortened(name: &str, width: usize) -> String {
 
 /// A report: a head, a line for each array, and one for each member below it. On a terminal with
 /// so many columns, long names are shortened.
-fn text(report: &IostatJson, is_first: bool, columns: Option<usize>) -> String {
+/// `silent`: arrays in service where none has answered.
+fn text(report: &IostatJson, silent: &[String], is_first: bool, columns: Option<usize>) -> String {
     let mut rows = Vec::new();
     for array in &report.arrays {
         let log = (array.log_writes_per_s, array.log_written_bytes_per_s);
@@ -293,8 +321,10 @@ fn text(report: &IostatJson, is_first: bool, columns: Option<usize>) -> String {
     line("", "ARRAY", &COLUMNS.map(str::to_owned));
     rows.iter()
         .for_each(|(slot, name, cells)| line(slot, name, cells));
-    if report.arrays.is_empty() {
-        text.push_str("no array is in service\n");
+    match (report.arrays.is_empty(), silent) {
+        (false, _) => {}
+        (true, []) => text.push_str("no array is in service\n"),
+        (true, silent) => text.push_str(&(shown(&no_answer(silent), ' ') + "\n")),
     }
     text
 }
@@ -388,7 +418,7 @@ mod tests {
             10,
             counted(100, 0, 1_000_000, &[(8192, 0), (16384, 100)]),
         )];
-        let first = text(&report(&[], &now, true, true), true, None);
+        let first = text(&report(&[], &now, true, true), &[], true, None);
         let lines: Vec<&str> = first.lines().collect();
         assert!(
             lines[0].starts_with("ARRAY") && lines[0].ends_with("logMB/s"),
@@ -404,14 +434,14 @@ mod tests {
         );
         let mut long = now.clone();
         long[0].members[0].device = Some(format!("/dev/disk/by-id/{}/d7", "n".repeat(60)));
-        let narrow = text(&report(&[], &long, true, true), true, Some(120));
+        let narrow = text(&report(&[], &long, true, true), &[], true, Some(120));
         let lines: Vec<usize> = narrow.lines().map(|line| line.chars().count()).collect();
         assert!(lines.iter().all(|&columns| columns == 120), "{narrow}");
         assert!(
             narrow.contains("nnn/d7 ") && narrow.contains("\n  3 …nnn"),
             "{narrow}"
         );
-        let next = text(&report(&now, &[], false, true), false, None);
+        let next = text(&report(&now, &[], false, true), &[], false, None);
         assert!(next.starts_with("\nARRAY") && next.ends_with("no array is in service\n"));
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::manager;
 use crate::rig::{Rig, has, skipped};
 
 const NBD: &[&str] = &["--export", "nbd"];
@@ -423,4 +424,27 @@ fn what_scan_counts_as_found_goes_by_one_rule() {
     };
     assert_eq!(count(&[]), ("degraded".into(), 2.into()));
     assert_eq!(count(&[&twin]), ("conflicting".into(), 2.into()));
+}
+
+/// It was said that no array is in service.
+#[test]
+fn iostat_names_arrays_that_serve_where_none_of_them_answers() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    rig.create("data", "1", &["--export", "none"], &rig.files(2))
+        .ok();
+    let Some(mut holder) = manager::hold(manager::thread(&rig, "strake-data-0")) else {
+        return skipped("no thread may be traced here");
+    };
+    let said = "an array in service has not answered: data (unresponsive)";
+    for args in [&["iostat"][..], &["iostat", "--array", "data"]] {
+        assert!(text(&rig, args).ends_with(&format!("{said}\n")), "{args:?}");
+        let json = rig.run(args).ok();
+        assert!(json.err.contains(said), "{args:?}: {json:?}");
+    }
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends");
+    rig.until_state("data", "optimal");
+    assert!(text(&rig, &["iostat"]).contains("\ndata "));
+    rig.stop_daemon();
 }
