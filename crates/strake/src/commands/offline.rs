@@ -417,7 +417,7 @@ pub(crate) fn import(
 /// Settings that an array carries.
 pub(crate) fn settings(context: &Context, name: &str) -> Result<SettingsJson, Failure> {
     let found = found(context, name)?;
-    let placement = context.dir.placement(found.uuid);
+    let placement = context.dir.try_placement(found.uuid)?;
     Ok(view::settings(
         &found.authority().image.superblock,
         &placement,
@@ -470,7 +470,7 @@ pub(crate) fn set(
     check_named(&pools(context), asked.pool.as_deref())?;
     let found = found(context, name)?;
     context.dir.not_destroyed(found.uuid, found.name(), false)?;
-    let before = context.dir.placement(found.uuid);
+    let before = context.dir.try_placement(found.uuid)?;
     let record = before.with(Wanted::of_settings(&asked))?;
     let remembered = context.dir.record(found.uuid);
     let export = running::parse_export(remembered.as_ref().map_or("auto", |r| &r.export))?;

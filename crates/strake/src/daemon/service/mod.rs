@@ -451,8 +451,8 @@ impl Service {
             false => cut_off::counted(&found).unwrap_or(found),
             true => found,
         };
-        let own = self.dir.placement(found.uuid).degraded;
-        let whole = request.by_rule && own == Some(OwnRule::Never);
+        let own = || Ok::<_, Failure>(self.dir.try_placement(found.uuid)?.degraded);
+        let whole = request.by_rule && own()? == Some(OwnRule::Never);
         if whole && found.readiness() == Readiness::Degraded {
             return Err(degraded::refused(found.name().as_str()));
         }
@@ -781,12 +781,16 @@ pub(crate) fn placement_of(
 /// Remembers, also for later starts, how an array is to be served, if something was said.
 pub(crate) fn keep_export(dir: &Dir, array: ArrayUuid, export: Option<&str>) {
     let Some(export) = export else { return };
-    let mut record = dir.placement(array);
-    if record.export.as_deref() != Some(export) {
-        record.export = Some(export.to_owned());
-        if let Err(failure) = dir.place(array, &record) {
-            tracing::warn!(%failure, "the export is not remembered");
+    let keep = |mut record: PlacementRecord| {
+        if record.export.as_deref() == Some(export) {
+            return Ok(());
         }
+        record.export = Some(export.to_owned());
+        dir.place(array, &record)
+    };
+    // What cannot be read is not overwritten.
+    if let Err(failure) = dir.try_placement(array).and_then(keep) {
+        tracing::warn!(%failure, "the export is not remembered");
     }
 }
 

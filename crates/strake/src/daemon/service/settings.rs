@@ -48,7 +48,7 @@ impl Service {
     /// Settings of an array, running or not.
     pub(crate) fn settings(&self, name: &str) -> Result<SettingsJson, Failure> {
         let superblock = self.superblock(name)?;
-        let placement = self.dir.placement(superblock.array);
+        let placement = self.dir.try_placement(superblock.array)?;
         Ok(view::settings(&superblock, &placement))
     }
 
@@ -67,7 +67,7 @@ impl Service {
     /// it may be what keeps it from running.
     fn place(&self, name: &str, wanted: Wanted<'_>, dry_run: bool) -> Result<bool, Failure> {
         let superblock = self.superblock(name)?;
-        let before = self.dir.placement(superblock.array);
+        let before = self.dir.try_placement(superblock.array)?;
         let record = before.with(wanted)?;
         let export = match self.find_running(name) {
             Some(running) => running.export_kind()?,

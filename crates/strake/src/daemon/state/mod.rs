@@ -499,6 +499,28 @@ impl Dir {
         let text = read_file(self.placement_file(uuid)).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
+    /// The same, where it matters that what was said is not passed over, or is to be said anew.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn try_placement(&self, uuid: ArrayUuid) -> Result<PlacementRecord, Failure> {
+        let file = self.placement_file(uuid);
+        let record = match read_file(&file) {
+            Ok(text) => serde_json::from_slice(&text).map_err(io::Error::from),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(PlacementRecord::default()),
+            Err(error) => Err(error),
+        };
+        record.map_err(|error| {
+            let shown = file.display();
+            let cure = format!(
+                "what was set for the array on this machine (degraded, pool, memory_limit, cpus, \
+                 shards, requests) is in that file: let it be read again, or put it aside (mv \
+                 {quoted} {quoted}.damaged) and set it anew",
+                quoted = quoted(&file)
+            );
+            Failure::io(shown, &error).cure(cure)
+        })
+    }
     /// Remembers it.
     pub(crate) fn place(&self, uuid: ArrayUuid, record: &PlacementRecord) -> Result<(), Failure> {
         let file = self.placement_file(uuid);

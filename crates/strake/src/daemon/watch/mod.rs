@@ -512,9 +512,11 @@ impl Watcher {
         if self.starting.has(array.uuid) {
             return;
         }
-        let rule = self
-            .degraded
-            .with(self.service.dir().placement(array.uuid).degraded);
+        let own = self.service.dir().try_placement(array.uuid);
+        let rule = match &own {
+            Ok(own) => self.degraded.with(own.degraded),
+            Err(_) => self.degraded,
+        };
         let members: Vec<MemberUuid> = array.usable().map(|m| m.image.superblock.member).collect();
         let waiting = self.waiting.entry(array.uuid).or_insert_with(|| Waiting {
             since: now,
@@ -532,6 +534,10 @@ impl Watcher {
         let stays = |code| stays(code) && !waits(code);
         if same.is_some_and(|(_, code)| stays(*code) || now < waiting.again_at) {
             return;
+        }
+        if let Err(failure) = own {
+            // What was said of it may forbid the start.
+            return self.refused(array, members, failure, now);
         }
         let waited = now >= waiting.since + waiting.wait;
         let whole = match rule.start {
@@ -551,14 +557,7 @@ impl Watcher {
         }
         let name = array.name().to_string();
         if !allowed {
-            let result = Err(degraded::refused(&name));
-            let tried = Tried {
-                name,
-                members,
-                result,
-            };
-            self.tried(array.uuid, tried, now);
-            return;
+            return self.refused(array, members, degraded::refused(&name), now);
         }
         let (service, array) = (Arc::clone(&self.service), array.clone());
         self.starting.begin(array.uuid, move || Tried {
@@ -566,6 +565,16 @@ impl Watcher {
             members,
             result: service.start_by_itself(&array, whole),
         });
+    }
+
+    /// It is not started with these members.
+    fn refused(&mut self, array: &FoundArray, with: Vec<MemberUuid>, why: Failure, now: Instant) {
+        let tried = Tried {
+            name: array.name().to_string(),
+            members: with,
+            result: Err(why),
+        };
+        self.tried(array.uuid, tried, now);
     }
 
     /// A start was tried.
@@ -733,7 +742,7 @@ mod tests {
     use strake_engine::event::MemberState;
 
     use super::*;
-    use crate::api::{CreateRequest, StartRequest};
+    use crate::api::{CreateRequest, SettingsJson, StartRequest};
     use crate::daemon::array::running::Limits;
     use crate::daemon::sources::Sources;
     use crate::daemon::state::Dir;
@@ -915,6 +924,75 @@ mod tests {
         assert!(service.seen().iter().all(|seen| !seen.array.not_found));
         watcher.look(Instant::now());
         assert!(service.running("data").is_ok(), "it serves");
+        service.stop_all();
+    }
+
+    /// It counted as never set: the array was started without its member, and what was set next took
+    /// the place of all that was set before.
+    #[test]
+    fn an_array_of_which_the_settings_cannot_be_read_is_neither_started_nor_set() {
+        let rig = Rig::new();
+        let asked = |json| -> SettingsJson { serde_json::from_value(json).expect("a request") };
+        let (never, allow) = (
+            serde_json::json!({ "degraded": "never" }),
+            serde_json::json!({ "degraded": "allow" }),
+        );
+        rig.service.set("data", &asked(never)).expect("set");
+        rig.service.stop_all();
+        std::fs::rename(&rig.second, rig.second.with_extension("away")).expect("unplugged");
+        let run = rig._folder.path().join("run");
+        let service = Service::new(Dir::at(&run), Sources::default(), Limits::default());
+        let service = Arc::new(service);
+        let rule = Rule {
+            start: DegradedStart::Allow,
+            wait: Duration::ZERO,
+        };
+        let mut watcher = Watcher::new(Arc::clone(&service), rule);
+        let uuid = service.scan(&[])[0].uuid;
+        let file = run.join(format!("placement/{uuid}.json"));
+        let kept = std::fs::read(&file).expect("it was kept");
+        let cut = &kept[..kept.len() - 1];
+        std::fs::write(&file, cut).expect("damaged");
+        let look = |watcher: &mut Watcher, mut now: Instant| {
+            for _ in 0..20 {
+                watcher.look(now);
+                while !watcher.starting.is_empty() {
+                    watcher.settle(now);
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                now += Duration::from_secs(60);
+            }
+        };
+        let begun = Instant::now();
+        look(&mut watcher, begun);
+        assert!(!service.is_running(uuid), "what was set may forbid it");
+        let refused = || {
+            let all = service.events().since(0).into_iter();
+            let refused = all.filter(|event| event.event == "start_refused");
+            refused.filter_map(|event| event.cause).collect::<Vec<_>>()
+        };
+        let told = refused();
+        assert_eq!(told.len(), 1, "said once: {told:?}");
+        assert!(told[0].contains(&file.display().to_string()), "{told:?}");
+        let set = service.set("data", &asked(allow.clone()));
+        assert_eq!(set.expect_err("refused").code, Code::Io);
+        let start = StartRequest {
+            by_rule: true,
+            ..StartRequest::default()
+        };
+        let start = service.start("data", start);
+        assert_eq!(start.expect_err("refused").code, Code::Io);
+        crate::daemon::service::keep_export(service.dir(), uuid, Some("nbd"));
+        assert_eq!(std::fs::read(&file).expect("it is there"), cut);
+        assert!(service.settings("data").is_err());
+        // As the cure has it.
+        std::fs::rename(&file, file.with_extension("json.damaged")).expect("ours");
+        let set = service.settings("data").expect("read");
+        assert_eq!(set.degraded.as_deref(), Some("default"));
+        std::fs::write(&file, &kept).expect("mended");
+        service.set("data", &asked(allow)).expect("set");
+        look(&mut watcher, begun + Duration::from_secs(3600));
+        assert!(service.is_running(uuid), "nothing forbids it");
         service.stop_all();
     }
 }
