@@ -116,6 +116,11 @@ impl Dir {
         Ok(missing.map(|(name, uuid)| Missing { name, uuid }).collect())
     }
 
+    /// It cannot be read which arrays are known.
+    fn not_known(&self, error: &io::Error) -> Failure {
+        Failure::new(Code::Io, format!("{}: {error}", self.names().display()))
+    }
+
     /// A missing array as `show` tells it: what its slots had.
     pub(crate) fn missing_json(&self, missing: &Missing) -> ArrayJson {
         let seats = self.seats(missing.uuid);
@@ -150,10 +155,8 @@ impl Dir {
     ) -> Result<(Missing, OutcomeJson), Failure> {
         let is_meant =
             |array: &ArrayName, uuid: ArrayUuid| array.as_str() == name || uuid.to_string() == name;
-        let missing = self.missing(found, serves).map_err(|error| {
-            let folder = self.names();
-            Failure::new(Code::Io, format!("{}: {error}", folder.display()))
-        })?;
+        let missing = self.missing(found, serves);
+        let missing = missing.map_err(|error| self.not_known(&error))?;
         let mut missing = missing.into_iter();
         let Some(missing) = missing.find(|one| is_meant(&one.name, one.uuid)) else {
             let known = self.owned();
@@ -267,7 +270,8 @@ impl Service {
         not_found: Failure,
     ) -> Result<ArrayJson, Failure> {
         self.scan(&[]);
-        let missing = self.seems_missing().unwrap_or_default();
+        let missing = self.seems_missing();
+        let missing = missing.map_err(|error| self.dir.not_known(&error))?;
         let mut missing = missing.iter();
         let is_meant = |one: &&Missing| one.name.as_str() == name || one.uuid.to_string() == name;
         match (missing.find(is_meant), self.unread()) {
@@ -288,9 +292,12 @@ impl Service {
         find::pick(found, name, self.dir.meant(name)).map_err(|failure| {
             let is_meant =
                 |one: &Missing| one.name.as_str() == name || one.uuid.to_string() == name;
-            let mut missing = match failure.code {
-                Code::ArrayNotFound => self.seems_missing().unwrap_or_default().into_iter(),
-                _ => return failure,
+            if failure.code != Code::ArrayNotFound {
+                return failure;
+            }
+            let mut missing = match self.seems_missing() {
+                Ok(missing) => missing.into_iter(),
+                Err(error) => return self.dir.not_known(&error),
             };
             match (missing.find(is_meant), self.unread()) {
                 (Some(meant), unread) => refused(&self.dir.missing_json(&meant), &unread),
@@ -419,6 +426,8 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::array::running::Limits;
+    use crate::daemon::sources::Sources;
 
     #[test]
     fn an_array_is_missing_from_its_first_start_until_it_is_found_or_forgotten() {
@@ -462,5 +471,13 @@ mod tests {
         std::fs::remove_dir_all(dir.names()).expect("removed");
         std::fs::write(dir.names(), b"").expect("written");
         assert!(dir.missing(&[], nothing).is_err());
+        // It was said that no array of that name was found.
+        let service = Service::new(dir, Sources::default(), Limits::default());
+        let shown = service.show_one("data").map(|_| ());
+        let picked = service.pick(Vec::new(), "data").map(|_| ());
+        for failure in [shown, picked].map(|answer| answer.expect_err("it is not known")) {
+            assert_eq!(failure.code, Code::Io, "{failure:?}");
+            assert!(failure.found.contains("names"), "{failure:?}");
+        }
     }
 }
