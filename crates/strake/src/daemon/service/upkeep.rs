@@ -49,8 +49,7 @@ impl Service {
         self.none_in_service(&paths)?;
         let running = self.uuids_running();
         let not_expected = |arrays: &BTreeSet<ArrayUuid>| {
-            let found = self.scan(&[]);
-            self.not_expected(arrays, &found);
+            self.not_expected(arrays);
         };
         let (cleaned, failure) =
             clean_devices(&self.dir, &paths, &running, not_expected, request.dry_run)?;

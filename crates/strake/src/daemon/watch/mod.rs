@@ -342,7 +342,7 @@ impl Watcher {
     /// Tells of arrays that are missing for long enough, and of those no more that are not.
     fn look_for_missing(&mut self, now: Instant) {
         // It cannot be read which arrays are known: all stays as it is.
-        let Ok(mut missing) = self.service.seems_missing() else {
+        let Ok((mut missing, unread)) = self.service.seems_missing() else {
             return;
         };
         // After a stop a user may take its drives away.
@@ -364,11 +364,11 @@ impl Watcher {
         });
         self.not_read
             .retain(|uuid| missing.iter().any(|one| one.uuid == *uuid));
-        if !self.service.unread().is_empty() {
+        if !unread.is_empty() {
             // Their members may be there.
             for one in missing.iter().filter(|one| !is_told(one)) {
                 if self.not_read.insert(one.uuid) {
-                    self.service.note_unread(one);
+                    self.service.note_unread(one, &unread);
                 }
             }
             return;

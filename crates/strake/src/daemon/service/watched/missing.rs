@@ -24,6 +24,7 @@ use crate::common::size;
 use crate::daemon::array::left;
 use crate::daemon::array::left::Before;
 use crate::daemon::events::Happened;
+use crate::daemon::service::watched::answers::Look;
 use crate::daemon::service::{Service, locked, outcome};
 use crate::daemon::state::Dir;
 use crate::drives::find;
@@ -227,8 +228,8 @@ impl Dir {
 impl Service {
     /// Known arrays without any member, by a look at all drives; none while one is unread.
     pub(crate) fn missing(&self) -> Vec<Missing> {
-        let found = self.scan(&[]);
-        match self.unread().is_empty() {
+        let Look { found, unread } = self.look();
+        match unread.is_empty() {
             true => self.missing_beside(&found),
             false => Vec::new(),
         }
@@ -245,19 +246,22 @@ impl Service {
 
     /// Are all devices read that are there? Looks at them.
     pub(crate) fn all_read(&self) -> bool {
-        self.scan(&[]);
-        self.unread().is_empty()
+        self.look().unread.is_empty()
     }
 
-    /// Known arrays of which no member was found by the last look at all drives, whether or not all
-    /// of them were read: no drive is asked.
+    /// Known arrays of which no member was found by the last look at all drives, and the devices
+    /// that this look did not read: no drive is asked.
     ///
     /// # Errors
     /// It cannot be read which are known.
-    pub(crate) fn seems_missing(&self) -> io::Result<Vec<Missing>> {
-        let found: BTreeSet<String> = self.last_found().into_iter().map(|a| a.uuid).collect();
+    pub(crate) fn seems_missing(&self) -> io::Result<(Vec<Missing>, Vec<PathBuf>)> {
+        let (found, unread) = {
+            let last = locked(&self.last_look);
+            let found = last.found.iter().map(|a| a.uuid.clone());
+            (found.collect::<BTreeSet<String>>(), last.unread.clone())
+        };
         let serves = |uuid: ArrayUuid| self.is_running(uuid) || found.contains(&uuid.to_string());
-        self.dir.missing(&[], serves)
+        Ok((self.dir.missing(&[], serves)?, unread))
     }
 
     /// The missing array of that name or uuid, as `show` tells it.
@@ -271,15 +275,13 @@ impl Service {
     ) -> Result<ArrayJson, Failure> {
         self.scan(&[]);
         let missing = self.seems_missing();
-        let missing = missing.map_err(|error| self.dir.not_known(&error))?;
+        let (missing, unread) = missing.map_err(|error| self.dir.not_known(&error))?;
         let mut missing = missing.iter();
         let is_meant = |one: &&Missing| one.name.as_str() == name || one.uuid.to_string() == name;
-        match (missing.find(is_meant), self.unread()) {
-            (Some(meant), unread) if unread.is_empty() => {
-                Ok(self.with_alerts(self.of_missing(meant)))
-            }
-            (None, unread) if unread.is_empty() => Err(not_found),
-            (_, unread) => Err(silent(name, &unread)),
+        match (missing.find(is_meant), unread.is_empty()) {
+            (Some(meant), true) => Ok(self.with_alerts(self.of_missing(meant))),
+            (None, true) => Err(not_found),
+            (_, false) => Err(silent(name, &unread)),
         }
     }
 
@@ -295,14 +297,14 @@ impl Service {
             if failure.code != Code::ArrayNotFound {
                 return failure;
             }
-            let mut missing = match self.seems_missing() {
-                Ok(missing) => missing.into_iter(),
+            let (missing, unread) = match self.seems_missing() {
+                Ok(pair) => pair,
                 Err(error) => return self.dir.not_known(&error),
             };
-            match (missing.find(is_meant), self.unread()) {
-                (Some(meant), unread) => refused(&self.dir.missing_json(&meant), &unread),
-                (None, unread) if unread.is_empty() => failure,
-                (None, unread) => silent(name, &unread),
+            match missing.into_iter().find(is_meant) {
+                Some(meant) => refused(&self.dir.missing_json(&meant), &unread),
+                None if unread.is_empty() => failure,
+                None => silent(name, &unread),
             }
         })
     }
@@ -322,15 +324,12 @@ impl Service {
     }
 
     /// Notes that no member of an array is found, while devices are unread.
-    pub(crate) fn note_unread(&self, array: &Missing) {
+    pub(crate) fn note_unread(&self, array: &Missing, unread: &[PathBuf]) {
         self.events.note(Happened {
             array: Some(array.name.to_string()),
             uuid: Some(array.uuid.to_string()),
             event: "array_not_read",
-            cause: Some(format!(
-                "its members may be on {}",
-                unread_text(&self.unread())
-            )),
+            cause: Some(format!("its members may be on {}", unread_text(unread))),
             effect: Some("it is served when they can be read".to_owned()),
             ..Happened::default()
         });
@@ -391,9 +390,8 @@ impl Service {
     /// Forgets an array of which no member is found.
     pub(crate) fn forget(&self, name: &str, asked: &DryRequest) -> Result<OutcomeJson, Failure> {
         let _change = self.change("strake forget", name, asked.dry_run)?;
-        let found = self.scan(&[]);
+        let Look { found, unread } = self.look();
         let serves = |uuid| self.is_running(uuid);
-        let unread = self.unread();
         let (missing, done) =
             self.dir
                 .forget_missing(&found, &unread, serves, name, asked.dry_run)?;
@@ -415,9 +413,10 @@ impl Service {
         });
     }
 
-    /// These arrays are not expected any more where nothing of them is left.
-    pub(crate) fn not_expected(&self, arrays: &BTreeSet<ArrayUuid>, found: &[FoundArray]) {
-        for missing in self.dir.not_expected(arrays, found, &self.unread()) {
+    /// These arrays are not expected any more where nothing of them is left. Looks at all drives.
+    pub(crate) fn not_expected(&self, arrays: &BTreeSet<ArrayUuid>) {
+        let Look { found, unread } = self.look();
+        for missing in self.dir.not_expected(arrays, &found, &unread) {
             self.note_forgotten(&missing, "its devices were wiped or overwritten");
         }
     }
@@ -479,5 +478,42 @@ mod tests {
             assert_eq!(failure.code, Code::Io, "{failure:?}");
             assert!(failure.found.contains("names"), "{failure:?}");
         }
+    }
+
+    /// What was found came of one look, and what was not read of another.
+    #[test]
+    fn what_is_missing_and_what_was_not_read_are_of_one_look() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("a");
+        let file = std::fs::File::create(&path).expect("made");
+        file.set_len(32 << 20).expect("sparse");
+        let dir = Dir::at(&folder.path().join("run"));
+        dir.make().expect("folders");
+        let service = Service::new(dir, Sources::default(), Limits::default());
+        let request = serde_json::json!({
+            "name": "data", "level": "0", "devices": [path], "export": "none",
+        });
+        let request = serde_json::from_value(request).expect("a request");
+        service.create(request).expect("made");
+        service.stop_all();
+        let kept = std::fs::read(&path).expect("ours");
+        // As a newer version would write it.
+        let mut newer = kept.clone();
+        for at in [4096, kept.len() - 65536] {
+            let block = &mut newer[at..at + 4096];
+            block[8] = 99;
+            let sum = strake_format::checksum::sealed(block, 12).to_le_bytes();
+            block[12..16].copy_from_slice(&sum);
+        }
+        std::fs::write(&path, newer).expect("ours");
+        let look = service.look();
+        let seems = service.seems_missing().expect("read");
+        std::fs::write(&path, kept).expect("ours");
+        assert_eq!(service.look().found.len(), 1, "another look finds it");
+        assert!(look.found.is_empty());
+        assert_eq!(look.unread, [path.clone()]);
+        assert_eq!((seems.0.len(), seems.1), (1, vec![path]));
+        let seems = service.seems_missing().expect("read");
+        assert_eq!((seems.0.len(), seems.1.len()), (0, 0));
     }
 }
