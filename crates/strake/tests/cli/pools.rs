@@ -471,7 +471,7 @@ fn a_copy_of_a_device_in_a_pool_is_no_second_device() {
     rig.run(&["replace", "data", "0"]).ok();
 }
 
-/// It was said to be empty, and a second pool of its name to be the cure, of which nothing is taken.
+/// It was said to be empty, and a second pool of its name to be the cure. Of two nothing is taken.
 #[test]
 fn a_pool_that_may_be_on_a_device_that_gives_no_answer_is_not_said_to_be_empty() {
     if !rig::is_root() {

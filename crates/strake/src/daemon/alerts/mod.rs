@@ -211,7 +211,7 @@ impl Teller {
                 _ = &mut asked => return,
                 () = &mut late, if !is_late => {
                     is_late = true;
-                    let why = format!("{shown} gives no answer: nothing is delivered before it does");
+                    let why = format!("{shown} gives no answer; nothing is delivered before");
                     tracing::warn!(why, "alerts wait");
                     service.alerts().ended(&why);
                 }

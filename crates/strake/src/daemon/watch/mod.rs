@@ -927,8 +927,8 @@ mod tests {
         service.stop_all();
     }
 
-    /// It counted as never set: the array was started without its member, and what was set next took
-    /// the place of all that was set before.
+    /// It counted as never set: the array was started without its member, and what was set next
+    /// took the place of all that was set before.
     #[test]
     fn an_array_of_which_the_settings_cannot_be_read_is_neither_started_nor_set() {
         let rig = Rig::new();

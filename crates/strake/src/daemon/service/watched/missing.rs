@@ -511,7 +511,7 @@ mod tests {
         std::fs::write(&path, kept).expect("ours");
         assert_eq!(service.look().found.len(), 1, "another look finds it");
         assert!(look.found.is_empty());
-        assert_eq!(look.unread, [path.clone()]);
+        assert_eq!(look.unread, std::slice::from_ref(&path));
         assert_eq!((seems.0.len(), seems.1), (1, vec![path]));
         let seems = service.seems_missing().expect("read");
         assert_eq!((seems.0.len(), seems.1.len()), (0, 0));
