@@ -162,6 +162,9 @@ fn pick(context: &Context, all: Vec<FoundArray>, name: &str) -> Result<FoundArra
             (false, _) => (Code::Permission, unread_text(&unread)),
             (true, false) => (Code::DeviceSilent, silent_text(&silent)),
             (true, true) => {
+                if let Err(error) = context.dir.missing(&[], |_| false) {
+                    return context.dir.not_known(&error);
+                }
                 let mut missing = missing(context, &scan(context, &[])).into_iter();
                 let meant = missing.find(|array| array.name == name || array.uuid == name);
                 return meant.map_or(failure, |array| missing::refused(&array, &[]));

@@ -435,3 +435,34 @@ fn an_array_that_may_be_on_a_device_that_is_not_read_is_not_said_to_be_missing()
     rig.run(&["forget", "data"]).ok();
     rig.stop_daemon();
 }
+
+/// It was said that no array of that name was found.
+#[test]
+fn where_it_cannot_be_read_which_arrays_are_known_the_folder_is_named() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    rig.create("data", "1", NBD, &rig.files(2)).ok();
+    rig.stop_daemon();
+    let (names, aside) = (rig.dir().join("names"), rig.path("aside"));
+    let replace = || {
+        fs::rename(&names, &aside).expect("ours");
+        fs::write(&names, "").expect("ours");
+    };
+    let mend = || {
+        fs::remove_file(&names).expect("ours");
+        fs::rename(&aside, &names).expect("ours");
+    };
+    replace();
+    let run = rig.run(&["show", "nothing"]);
+    // A device that another test has hang may be it, too.
+    let is_named = run.err.contains("io-error") && run.err.contains("names");
+    assert!(is_named || run.err.contains("device-silent"), "{run:?}");
+    mend();
+    rig.start_daemon();
+    replace();
+    let run = rig.run(&["show", "nothing"]).refused(1, "io-error");
+    assert!(run.err.contains("names"), "{run:?}");
+    mend();
+    rig.run(&["show", "nothing"]).refused(3, "array-not-found");
+    rig.stop_daemon();
+}

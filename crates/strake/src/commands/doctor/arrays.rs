@@ -158,27 +158,7 @@ fn state(array: &ArrayJson, say: Say<'_>) {
                 .to_owned();
             say("state", Severity::Critical, what, cure);
         }
-        _ if array.not_found => {
-            let had = array.members.iter().filter_map(|m| m.was.as_ref());
-            let had: Vec<&str> = had.map(|was| was.device.as_str()).collect();
-            let had = match had.is_empty() {
-                true => String::new(),
-                false => format!("; it had {}", had.join(", ")),
-            };
-            let what = format!("it was served here, and none of its members is found{had}");
-            let look = "look at power, cables and controllers of its drives";
-            let (what, cure) = match array.may_be_on.as_slice() {
-                [] => (
-                    what,
-                    format!("{look}; strake forget {name}, where they are not to come back"),
-                ),
-                devices => (
-                    format!("{what}; they may be on {}", stopped::unread(devices)),
-                    format!("look at the kernel log and mend these devices, and {look}"),
-                ),
-            };
-            say("state", Severity::Critical, what, cure);
-        }
+        _ if array.not_found => lost(array, say),
         _ if array.destroyed.is_some() => {
             let date = array.destroyed.as_deref().unwrap_or_default();
             let what = format!("it was destroyed here on {date}, and members of it are found");
@@ -209,6 +189,30 @@ fn state(array: &ArrayJson, say: Say<'_>) {
     }
     blocks(array, say);
     members(array, say);
+}
+
+/// No member of it is found.
+fn lost(array: &ArrayJson, say: Say<'_>) {
+    let name = &array.name;
+    let had = array.members.iter().filter_map(|m| m.was.as_ref());
+    let had: Vec<&str> = had.map(|was| was.device.as_str()).collect();
+    let had = match had.is_empty() {
+        true => String::new(),
+        false => format!("; it had {}", had.join(", ")),
+    };
+    let what = format!("it was served here, and none of its members is found{had}");
+    let look = "look at power, cables and controllers of its drives";
+    let (what, cure) = match array.may_be_on.as_slice() {
+        [] => (
+            what,
+            format!("{look}; strake forget {name}, where they are not to come back"),
+        ),
+        devices => (
+            format!("{what}; they may be on {}", stopped::unread(devices)),
+            format!("look at the kernel log and mend these devices, and {look}"),
+        ),
+    };
+    say("state", Severity::Critical, what, cure);
 }
 
 /// Members that are doubted, full or slow, and devices that are not used.

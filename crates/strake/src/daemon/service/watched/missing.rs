@@ -118,7 +118,7 @@ impl Dir {
     }
 
     /// It cannot be read which arrays are known.
-    fn not_known(&self, error: &io::Error) -> Failure {
+    pub(crate) fn not_known(&self, error: &io::Error) -> Failure {
         Failure::new(Code::Io, format!("{}: {error}", self.names().display()))
     }
 
