@@ -270,15 +270,16 @@ pub(crate) enum Running {
 }
 
 impl Running {
-    /// Announces to the users that the block device has grown; false where they see it only when it
-    /// is served anew.
-    pub(crate) fn grown(&self, size: u64) -> Result<bool, ServeError> {
-        match self {
-            Running::Ublk(device) => device.grown(size),
+    /// What announces to the users that the block device has grown; false where they see it only
+    /// when it is served anew. It may have to wait: to be called without a lock.
+    pub(crate) fn grown(&self, size: u64) -> impl FnOnce() -> Result<bool, ServeError> + use<> {
+        let (announce, otherwise) = match self {
+            Running::Ublk(device) => (Some(device.grown(size)), true),
             // The protocol cannot announce it; new connections see it.
-            Running::Nbd(_) => Ok(false),
-            Running::None => Ok(true),
-        }
+            Running::Nbd(_) => (None, false),
+            Running::None => (None, true),
+        };
+        move || announce.map_or(Ok(otherwise), |announce| announce())
     }
 
     /// Clients that are connected; of a block device only the kernel knows.

@@ -428,8 +428,9 @@ impl Serving {
     /// Tells the block device's users of the size that the array has; false as for growth.
     fn tell_size(&self) -> bool {
         let size = self.shape.now().size();
-        let told = self.running().as_ref().map(|running| running.grown(size));
-        told.unwrap_or(Ok(true)).unwrap_or_else(|error| {
+        let announce = self.running().as_ref().map(|running| running.grown(size));
+        let told = announce.map_or(Ok(true), |announce| announce());
+        told.unwrap_or_else(|error| {
             tracing::warn!(%error, "the block device keeps its old size");
             false
         })

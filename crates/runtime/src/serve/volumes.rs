@@ -152,14 +152,13 @@ impl Serving {
 
     /// A volume has grown. False where its users see it only when it is served anew.
     pub fn grow_volume(&self, volume: VolumeUuid, map: VolumeMap) -> Result<bool, ServeError> {
-        self.served(|volumes| match volumes.get_mut(&volume) {
-            None => Ok(true),
-            Some(served) => {
-                let size = map.size();
-                served.view.grow(map);
-                served.running.grown(size)
-            }
-        })
+        let announce = self.served(|volumes| {
+            let served = volumes.get(&volume)?;
+            let size = map.size();
+            served.view.grow(map);
+            Some(served.running.grown(size))
+        });
+        announce.map_or(Ok(true), |announce| announce())
     }
 
     /// Answers what is in flight and takes the array's own export away.

@@ -31,9 +31,8 @@ use std::num::NonZeroU32;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Mutex, MutexGuard, Once};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
@@ -123,6 +122,8 @@ pub(crate) struct Driver {
     requests: Option<NonZeroU32>,
     /// The kernel still works at a command that took too long: no other is given to it.
     overdue: bool,
+    /// The device was removed, and its number may be another's.
+    removed: bool,
 }
 
 impl std::fmt::Debug for Driver {
@@ -163,6 +164,7 @@ impl Driver {
             features: 0,
             requests,
             overdue: false,
+            removed: false,
         };
         driver.features = driver.ask_features()?;
         let wanted = std::env::var("STRAKE_UBLK_MODE").ok();
@@ -391,6 +393,9 @@ impl Driver {
 
     /// Tells the block layer of another size; false where the driver cannot.
     fn update_size(&mut self, id: u32, bytes: u64) -> Result<bool, ServeError> {
+        if self.removed {
+            return Ok(true);
+        }
         if self.features & abi::F_UPDATE_SIZE == 0 {
             return Ok(false);
         }
@@ -611,60 +616,58 @@ fn open_char(id: u32, patience: Duration) -> io::Result<File> {
     }
 }
 
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A block device that serves.
 #[derive(Debug)]
 pub(crate) struct Device {
-    /// Behind a lock only so that a served array can be shared between threads; so are `ends`.
-    driver: Mutex<Driver>,
-    id: u32,
-    queues: u16,
-    depth: u16,
+    /// Locked for as long as a command takes.
+    driver: Arc<Mutex<Driver>>,
+    /// What never changes, and is told without a wait.
+    export: UblkExport,
+    /// Behind a lock only so that a served array can be shared between threads.
     ends: Mutex<Vec<Receiver<()>>>,
 }
 
 impl Device {
     fn new(driver: Driver, info: &DeviceInfo, ends: Vec<Receiver<()>>) -> Device {
-        Device {
-            driver: Mutex::new(driver),
+        let export = UblkExport {
             id: info.id,
+            mode: driver.mode.as_str(),
             queues: info.queues,
             depth: info.depth,
+            kernel_features: abi::feature_names(driver.features),
+        };
+        Device {
+            driver: Arc::new(Mutex::new(driver)),
+            export,
             ends: Mutex::new(ends),
         }
     }
 
-    fn driver(&self) -> MutexGuard<'_, Driver> {
-        self.driver
-            .lock()
-            .expect("no thread panics with the driver")
-    }
-
     /// What it is to the outside.
     pub(crate) fn export(&self) -> UblkExport {
-        let driver = self.driver();
-        UblkExport {
-            id: self.id,
-            mode: driver.mode.as_str(),
-            queues: self.queues,
-            depth: self.depth,
-            kernel_features: abi::feature_names(driver.features),
-        }
+        self.export.clone()
     }
 
-    /// Announces to its users that it has grown; false where they see it only at the next start.
-    pub(crate) fn grown(&self, bytes: u64) -> Result<bool, ServeError> {
-        self.driver().update_size(self.id, bytes)
+    /// What announces to its users that it has grown, and waits for the driver; false where they
+    /// see it only at the next start. One that was removed meanwhile has no users.
+    pub(crate) fn grown(&self, bytes: u64) -> impl FnOnce() -> Result<bool, ServeError> + use<> {
+        let (driver, id) = (Arc::clone(&self.driver), self.export.id);
+        move || locked(&driver).update_size(id, bytes)
     }
 
     /// Removes the device: requests in flight are answered first.
-    pub(crate) fn stop(mut self) -> Result<(), ServeError> {
-        let id = self.id;
-        let driver = self.driver.get_mut().expect("nobody else has the device");
+    pub(crate) fn stop(self) -> Result<(), ServeError> {
+        let id = self.export.id;
+        let mut driver = locked(&self.driver);
+        driver.removed = true;
         driver
             .command(Command::StopDev, id, 0)
             .map_err(|e| ServeError::io("stop the ublk device", e))?;
-        let ends = self.ends.get_mut().expect("nobody else has the device");
-        for end in ends {
+        for end in locked(&self.ends).iter() {
             // Disconnected is what a queue's end looks like.
             let _ = end.recv_timeout(PATIENCE);
         }
@@ -791,6 +794,47 @@ mod tests {
         let why = choose(auto, Some("batch-user-copy")).expect_err("no batches there");
         assert!(why.contains("7.0"), "{why}");
         assert!(choose(auto, Some("fast")).is_err());
+    }
+
+    /// Every look at all arrays waited for the command that tells one of its size.
+    #[test]
+    fn what_a_device_is_can_be_told_while_the_driver_is_at_a_command() {
+        let ring = IoUring::builder().build(4);
+        let driver = Driver {
+            ring: Box::new(ring.expect("a ring")),
+            control: File::open("/dev/null").expect("there is one"),
+            mode: Mode::new(Data::UserCopy, false),
+            features: abi::F_USER_COPY,
+            requests: None,
+            overdue: false,
+            removed: false,
+        };
+        let info = DeviceInfo {
+            id: 7,
+            queues: 2,
+            depth: 64,
+            ..DeviceInfo::default()
+        };
+        let device = Device::new(driver, &info, Vec::new());
+        let command = locked(&device.driver);
+        let (told, export) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let grown = device.grown(1 << 20);
+                let _ = told.send(device.export());
+                assert!(matches!(grown(), Ok(false)), "this driver cannot tell");
+            });
+            let export = export.recv_timeout(PATIENCE);
+            drop(command);
+            let export = export.expect("it waits for no command");
+            assert_eq!((export.id, export.mode), (7, "user-copy"));
+            assert_eq!((export.queues, export.depth), (2, 64));
+        });
+        let late = device.grown(1 << 20);
+        let mut driver = locked(&device.driver);
+        (driver.features, driver.removed) = (abi::F_UPDATE_SIZE, true);
+        drop(driver);
+        assert!(matches!(late(), Ok(true)), "its number may be another's");
     }
 
     #[test]
