@@ -106,6 +106,9 @@ pub enum ServeError {
     /// A thread of the array does not answer.
     #[error("{0}")]
     Silent(Stalled),
+    /// The array's own export is being made.
+    #[error("its block device or socket is being made already")]
+    ExportUnderWay,
     /// It was stopped meanwhile.
     #[error("the array was stopped meanwhile")]
     Ended,

@@ -17,6 +17,9 @@
 // What tests of this crate share with those beside it names it so.
 #[cfg(test)]
 extern crate self as strake_runtime;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
 
 mod clock;
 pub mod device;

@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use strake_engine::{Geometry, VolumeMap};
@@ -17,6 +17,11 @@ use crate::mail::{Peers, VolumeView};
 
 pub mod nbd;
 pub mod ublk;
+
+/// What a panic left half-done is for its own thread to answer for; the others must go on.
+pub(crate) fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How to serve the block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,8 +162,8 @@ impl InFlight {
         })
     }
 
-    fn free(&self) -> std::sync::MutexGuard<'_, u32> {
-        self.free.lock().expect("no thread panics while it counts")
+    fn free(&self) -> MutexGuard<'_, u32> {
+        locked(&self.free)
     }
 
     /// Waits for a place; it is given back when what is returned is dropped.
@@ -166,7 +171,7 @@ impl InFlight {
         let mut free = self
             .freed
             .wait_while(self.free(), |free| *free == 0)
-            .expect("no thread panics while it counts");
+            .unwrap_or_else(PoisonError::into_inner);
         *free -= 1;
         Place(Arc::clone(self))
     }

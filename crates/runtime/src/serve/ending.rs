@@ -15,6 +15,7 @@ use strake_engine::event::{Changed, Command, CommandError};
 use strake_format::VolumeUuid;
 
 use crate::error::ServeError;
+use crate::export::locked;
 use crate::mail::Mail;
 use crate::serve::Serving;
 use crate::serve::asking::{QUIET_PATIENCE, Unanswered, answer_unless};
@@ -79,6 +80,7 @@ impl Serving {
 
     fn become_quiet(&self, patience: Duration) -> Result<(), ServeError> {
         let begun = Instant::now();
+        self.own().closed = true;
         let mut export = self.withdraw();
         for (_, served) in self.take_volumes() {
             export = served.stop().and(export);
@@ -110,13 +112,11 @@ impl Serving {
     }
 
     fn lifecycle(&self) -> MutexGuard<'_, Receiver<Lifecycle>> {
-        let lifecycle = self.lifecycle.lock();
-        lifecycle.expect("no thread panics with the receiver")
+        locked(&self.lifecycle)
     }
 
     fn take_volumes(&self) -> BTreeMap<VolumeUuid, Served> {
-        let volumes = self.volumes.lock();
-        std::mem::take(&mut volumes.expect("no thread panics with the exports"))
+        std::mem::take(&mut locked(&self.volumes))
     }
 
     fn wait_until_stopped(&self, left: &mut Duration) -> Result<(), ServeError> {
@@ -168,7 +168,11 @@ impl Serving {
 
     /// As a kill would: sockets close, a ublk device stays for the next daemon.
     fn abandon_exports(&self) {
-        if let Some(running) = self.running().take() {
+        let mut own = self.own();
+        own.closed = true;
+        let running = own.running.take();
+        drop(own);
+        if let Some(running) = running {
             running.abandon();
         }
         for served in self.take_volumes().into_values() {

@@ -42,7 +42,7 @@ use crate::device::set::Devices;
 use crate::device::watch::Watch;
 use crate::device::{Device, DeviceError, Look, MemberImage};
 use crate::error::ServeError;
-use crate::export::{self, Export, ExportKind, InFlight, Left, Plan, Running, ublk};
+use crate::export::{self, Export, ExportKind, InFlight, Left, Plan, Running, locked, ublk};
 use crate::mail::local::LocalClient;
 use crate::mail::shape::Shape;
 use crate::mail::{Mail, Mailbox, Peers};
@@ -56,7 +56,7 @@ use crate::serve::asking::{ASK_PATIENCE, QUIET_PATIENCE, Unanswered, is_under_wa
 use crate::serve::placement::{
     Pinning, Placed, Placement, bytes_of, memory_bytes, memory_for_strips, pin, stock_of_shard,
 };
-use crate::serve::volumes::Served;
+use crate::serve::volumes::{Own, Served};
 use crate::spawn::{check_threads, spawn};
 use crate::thread::control::{Control, EventRecord, Lifecycle};
 use crate::thread::counters::Tally;
@@ -112,7 +112,7 @@ pub enum NotTold {
 pub struct Serving {
     threads: Threads,
     /// The array's own export, unless it is carved.
-    pub(crate) running: Mutex<Option<Running>>,
+    own: Mutex<Own>,
     pub(crate) volumes: Mutex<BTreeMap<VolumeUuid, Served>>,
     /// What an export of the array is made from.
     target: export::Target,
@@ -302,7 +302,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
     let left = config.recover_ublk.map(Left::of_array);
     match plan.serve(serving.target(), &serving.nbd_socket, left) {
         Ok(running) => {
-            *serving.running() = Some(running);
+            serving.own().running = Some(running);
             Ok((serving, events))
         }
         Err(error) => {
@@ -428,7 +428,7 @@ impl Serving {
     /// Tells the block device's users of the size that the array has; false as for growth.
     fn tell_size(&self) -> bool {
         let size = self.shape.now().size();
-        let announce = self.running().as_ref().map(|running| running.grown(size));
+        let announce = self.own().running.as_ref().map(|own| own.grown(size));
         let told = announce.map_or(Ok(true), |announce| announce());
         told.unwrap_or_else(|error| {
             tracing::warn!(%error, "the block device keeps its old size");
@@ -446,8 +446,8 @@ impl Serving {
         if self.tell_size() {
             return None;
         }
-        let running = self.running();
-        match (running.as_ref()?, running.as_ref()?.export()) {
+        let own = self.own();
+        match (own.running.as_ref()?, own.running.as_ref()?.export()) {
             (_, Export::Ublk(ublk)) => Some(NotTold::Ublk(ublk.id)),
             (running, Export::Nbd { .. }) => Some(running.clients())
                 .filter(|&clients| clients > 0)
@@ -535,17 +535,15 @@ impl Serving {
         }
     }
 
-    pub(crate) fn running(&self) -> MutexGuard<'_, Option<Running>> {
-        self.running
-            .lock()
-            .expect("no thread panics with the export")
+    /// Never held across a wait: every look at the array takes it.
+    fn own(&self) -> MutexGuard<'_, Own> {
+        locked(&self.own)
     }
 
     /// What serves it.
     pub fn export(&self) -> Export {
-        self.running()
-            .as_ref()
-            .map_or(Export::None, Running::export)
+        let own = self.own();
+        own.running.as_ref().map_or(Export::None, Running::export)
     }
 
     /// New connections know the array by this name, and find it at `nbd_socket` if it is served
@@ -554,7 +552,7 @@ impl Serving {
     /// # Errors
     /// The socket cannot be moved; all is as before.
     pub fn rename_export(&self, name: &ArrayName, nbd_socket: &Path) -> io::Result<()> {
-        match &*self.running() {
+        match &self.own().running {
             Some(Running::Nbd(server)) => server.rename(name.as_str(), nbd_socket),
             Some(Running::Ublk(_) | Running::None) | None => Ok(()),
         }
@@ -655,7 +653,7 @@ impl ThreadStart {
         };
         let serving = Serving {
             threads,
-            running: Mutex::default(),
+            own: Mutex::default(),
             volumes: Mutex::default(),
             target,
             export_kind: exports.kind,

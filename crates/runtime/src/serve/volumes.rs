@@ -2,8 +2,9 @@
 //! carried out as any user's requests are.
 //!
 //! Invariants: a step is done when this returns, or it is said that it may be under way; an export
-//! of a volume gives no byte of the array but the volume's. Deliberately absent: which volumes
-//! there are and what becomes of them (engine, daemon).
+//! of a volume gives no byte of the array but the volume's; nothing that waits for a driver or for
+//! files holds a lock that looks take. Deliberately absent: which volumes there are and what
+//! becomes of them (engine, daemon).
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use strake_format::{
 };
 
 use crate::error::ServeError;
-use crate::export::{Export, ExportKind, Left, Plan, Running, Target, ublk};
+use crate::export::{Export, ExportKind, Left, Plan, Running, Target, locked, ublk};
 use crate::mail::VolumeView;
 use crate::mail::local::LocalClient;
 use crate::serve::Serving;
@@ -45,6 +46,26 @@ pub struct VolumeExport {
     pub recover_ublk: Option<u32>,
     /// How long that may stay busy.
     pub patience: Duration,
+}
+
+/// The array's own export.
+#[derive(Debug, Default)]
+pub(crate) struct Own {
+    /// What serves it.
+    pub(super) running: Option<Running>,
+    /// It is being made.
+    coming: bool,
+    /// The array ends: none comes any more.
+    pub(super) closed: bool,
+}
+
+/// The array's own export is being made, until this is dropped.
+struct Coming<'a>(&'a Serving);
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        self.0.own().coming = false;
+    }
 }
 
 /// A volume that is served.
@@ -89,8 +110,7 @@ impl Serving {
         &self,
         act: impl FnOnce(&mut std::collections::BTreeMap<VolumeUuid, Served>) -> T,
     ) -> T {
-        let volumes = self.volumes.lock();
-        act(&mut volumes.expect("no thread panics with the exports"))
+        act(&mut locked(&self.volumes))
     }
 
     /// Serves a volume, if it is not served already. One at a time; readers of the table do not
@@ -136,7 +156,7 @@ impl Serving {
     /// # Errors
     /// A socket cannot be made, or another process listens there.
     pub fn listen_again(&self) -> std::io::Result<()> {
-        let own = self.running().as_ref().map(Running::listen_again);
+        let own = self.own().running.as_ref().map(Running::listen_again);
         let volumes = self.served(|volumes| {
             let again = |served: &Served| served.running.listen_again();
             volumes.values().map(again).fold(Ok(()), Result::and)
@@ -163,18 +183,50 @@ impl Serving {
 
     /// Answers what is in flight and takes the array's own export away.
     pub fn withdraw(&self) -> Result<(), ServeError> {
-        let running = self.running.lock();
-        let running = running.expect("no thread panics with the export").take();
+        let running = self.own().running.take();
         running.map_or(Ok(()), Running::stop)
     }
 
-    /// Serves the array itself again, after [`Serving::withdraw`].
+    /// Serves the array itself again, after [`Serving::withdraw`]. Looks at the array do not wait.
+    ///
+    /// # Errors
+    /// It cannot be served; another call makes its export; the array ends.
     pub fn expose(&self) -> Result<(), ServeError> {
-        let running = self.running.lock();
-        let mut running = running.expect("no thread panics with the export");
-        if running.is_none() {
+        self.expose_by(|target| {
             let plan = Plan::choose(self.export_kind, self.requests, None)?;
-            *running = Some(plan.serve(self.target(), &self.nbd_socket, None)?);
+            plan.serve(target, &self.nbd_socket, None)
+        })
+    }
+
+    fn expose_by(
+        &self,
+        serve: impl FnOnce(Target) -> Result<Running, ServeError>,
+    ) -> Result<(), ServeError> {
+        let mut own = self.own();
+        match &*own {
+            Own {
+                running: Some(_), ..
+            } => return Ok(()),
+            Own { closed: true, .. } => return Err(ServeError::Ended),
+            Own { coming: true, .. } => return Err(ServeError::ExportUnderWay),
+            _ => own.coming = true,
+        }
+        drop(own);
+        let _coming = Coming(self);
+        let target = self.target();
+        let size = target.size();
+        let running = serve(target)?;
+        let mut own = self.own();
+        if own.closed {
+            drop(own);
+            running.stop()?;
+            return Err(ServeError::Ended);
+        }
+        own.running = Some(running);
+        drop(own);
+        // Who told the others of a new size did not find it.
+        if self.shape.now().size() != size {
+            self.tell_size();
         }
         Ok(())
     }
@@ -252,5 +304,67 @@ impl LocalClient {
             at += len;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use strake_format::Level;
+
+    use super::*;
+    use crate::common::{Rig, Spec};
+    use crate::export::nbd::Server;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Every look at all arrays waited until the kernel had added and started the block device.
+    #[test]
+    fn an_export_that_is_being_made_holds_up_no_look_and_comes_to_no_array_that_ends() {
+        let rig = Rig::create(Spec::new(Level::Raid1, 2));
+        let (serving, _events) = rig.serve();
+        serving.withdraw().expect("withdrawn");
+        let is_there = || matches!(serving.export(), Export::Nbd { .. });
+        for ends in [false, true] {
+            let (begun, begins) = channel();
+            let (go, goes) = channel();
+            let socket = rig.socket();
+            let made = move |target| {
+                begun.send(()).expect("it is waited for");
+                let waited = goes.recv_timeout(PATIENCE);
+                waited.expect("looks come to their end meanwhile");
+                let server = Server::start(&socket, target);
+                Ok(Running::Nbd(server.expect("it listens")))
+            };
+            std::thread::scope(|scope| {
+                let making = scope.spawn(|| serving.expose_by(made));
+                begins.recv().expect("it begins");
+                assert_eq!(serving.export(), Export::None);
+                serving.listen_again().expect("nothing is to be made");
+                let again = serving.expose();
+                assert!(matches!(again, Err(ServeError::ExportUnderWay)));
+                if ends {
+                    serving.end().result.expect("it ends");
+                }
+                go.send(()).expect("it waits");
+                let made = making.join().expect("no panic");
+                match ends {
+                    false => made.expect("made"),
+                    true => assert!(matches!(made, Err(ServeError::Ended))),
+                }
+            });
+            assert_eq!((is_there(), rig.socket().exists()), (!ends, !ends));
+            if !ends {
+                serving.withdraw().expect("withdrawn");
+                let panics = || serving.expose_by(|_| panic!("a test"));
+                let panics = std::panic::AssertUnwindSafe(panics);
+                assert!(std::panic::catch_unwind(panics).is_err());
+                serving.expose().expect("a panic keeps none from it");
+                assert!(is_there());
+                serving.withdraw().expect("withdrawn");
+            }
+        }
+        assert!(matches!(serving.expose(), Err(ServeError::Ended)));
     }
 }

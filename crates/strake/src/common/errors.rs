@@ -816,6 +816,7 @@ impl From<ServeError> for Failure {
             }
             ServeError::NoIoUring(_) => Failure::new(Code::NoIoUring, error.to_string()),
             ServeError::Silent(_) => Failure::new(Code::ArraySilent, error.to_string()),
+            ServeError::ExportUnderWay => Failure::new(Code::ChangeUnderWay, error.to_string()),
             ServeError::Ended => Failure::new(Code::NotServing, error.to_string()),
             ServeError::FailedAtStop(_) => Failure::new(Code::DeviceFailed, error.to_string()),
             ServeError::NotStopped(refused) => Failure::new(code_of(&refused), error.to_string()),

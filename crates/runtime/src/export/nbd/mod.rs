@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use strake_engine::units::ShardNo;
 
-use super::Target;
+use super::{Target, locked};
 use crate::memory::budget::check_descriptors_for_client;
 use crate::spawn::spawn;
 
@@ -144,24 +144,18 @@ impl State {
 
 impl Shared {
     fn bound(&self) -> std::sync::MutexGuard<'_, Bound> {
-        self.bound.lock().expect("no thread panics with the socket")
+        locked(&self.bound)
     }
     fn target(&self) -> std::sync::MutexGuard<'_, Arc<Target>> {
-        self.target
-            .lock()
-            .expect("no thread panics with the target")
+        locked(&self.target)
     }
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .expect("no thread panics with the list of connections")
+        locked(&self.state)
     }
     /// Logs that the server refuses a client, once in a period.
     fn refused(&self, stream: &UnixStream, why: &dyn Display) {
-        let refusals = self.refusals.lock();
-        let next = refusals
-            .unwrap_or_else(PoisonError::into_inner)
-            .next(Instant::now());
+        let mut refusals = locked(&self.refusals);
+        let next = refusals.next(Instant::now());
         let Some(left_out) = next else { return };
         let (array, client) = (self.target().name.clone(), client_of(stream));
         match left_out {
@@ -280,9 +274,7 @@ impl Server {
                 break;
             }
             let waited = self.shared.ended.wait_timeout(state, left);
-            state = waited
-                .expect("no thread panics with the list of connections")
-                .0;
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         for open in state.open.values() {
             tracing::debug!("a client does not read its answers: hung up");

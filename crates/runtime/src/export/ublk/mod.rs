@@ -32,13 +32,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use strake_engine::units::ShardNo;
 
-use super::{Left, Target, UblkExport};
+use super::{Left, Target, UblkExport, locked};
 use crate::error::ServeError;
 use crate::mail::{Data, Mail, Mode, QueueStart};
 pub use left::UblkDevices;
@@ -616,10 +616,6 @@ fn open_char(id: u32, patience: Duration) -> io::Result<File> {
     }
 }
 
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A block device that serves.
 #[derive(Debug)]
 pub(crate) struct Device {
@@ -678,7 +674,7 @@ impl Device {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::mail::{Mailbox, Peers};
     use strake_engine::Geometry;
@@ -706,7 +702,7 @@ mod tests {
         assert_eq!(calls, "-q ublk_drv\n");
     }
 
-    fn target(k: usize, m: usize, strip: u64) -> Target {
+    pub(crate) fn target(k: usize, m: usize, strip: u64) -> Target {
         let geometry = Geometry {
             level: Level::Raid5,
             groups: 1,
