@@ -25,7 +25,7 @@ use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use strake_engine::VolumeMap;
@@ -50,6 +50,8 @@ const STOCK: [(usize, usize); 3] = [(16 << 10, 64), (128 << 10, 40), (PART as us
 const NEGOTIATION: Duration = Duration::from_secs(30);
 /// Requests that were not answered yet, at most: beyond, they wait in the socket.
 const REQUESTS_MAX: NonZeroU32 = NonZeroU32::new(256).expect("not zero");
+/// How long the array is waited for that is asked for holes: its thread waits for nothing.
+const HOLES_PATIENCE: Duration = Duration::from_secs(10);
 /// Extents in one answer, at most.
 const EXTENTS_MAX: u32 = 4096;
 
@@ -409,13 +411,14 @@ impl Reader<'_> {
         let one = request.flags & wire::CMD_FLAG_REQ_ONE != 0;
         let mut extents: Vec<(u32, u32)> = Vec::new();
         let mut asked = 0;
+        let until = Instant::now() + HOLES_PATIENCE;
         let ranges: Vec<Range<u64>> = match self.target.map() {
             None => std::iter::once(offset..offset + len).collect(),
             Some(volume) => volume.ranges(offset, len).collect(),
         };
         for range in ranges {
             let most = EXTENTS_MAX - asked;
-            let Some(told) = self.holes(range.clone(), most) else {
+            let Some(told) = self.holes(range.clone(), most, until) else {
                 return self.refuse(request, ErrorCode::Shutdown, place);
             };
             asked += told.len() as u32;
@@ -436,9 +439,9 @@ impl Reader<'_> {
         self.send(wire::block_status_chunk(request.cookie, &extents), place);
     }
 
-    /// What a range of the array is, region by region, `most` of them from the first on; `None`
-    /// where the array is not served any more.
-    fn holes(&self, range: Range<u64>, most: u32) -> Option<Vec<(u32, u32)>> {
+    /// What a range of the array is, region by region, `most` of them from the first on; data where
+    /// the array does not say it in time, `None` where it is not served any more.
+    fn holes(&self, range: Range<u64>, most: u32, until: Instant) -> Option<Vec<(u32, u32)>> {
         let geometry = &self.target.geometry;
         let all = vec![((range.end - range.start) as u32, wire::EXTENT_DATA)];
         if !self.in_this_shape() {
@@ -452,8 +455,13 @@ impl Reader<'_> {
             .peers
             .array()
             .post(Mail::Regions(first, count, answer));
+        let states = match states.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(states) => states,
+            Err(RecvTimeoutError::Timeout) => return Some(all),
+            Err(RecvTimeoutError::Disconnected) => return None,
+        };
         let mut at = range.start;
-        let told = (first.0..).zip(states.recv().ok()?).map(|(region, state)| {
+        let told = (first.0..).zip(states).map(|(region, state)| {
             let region = geometry.region_bytes(strake_engine::units::RegionNo(region));
             // At most the length of the request, which fits.
             let len = (region.end.min(range.end) - at) as u32;
@@ -760,6 +768,8 @@ impl<'a> Writer<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::ublk;
+    use crate::mail::Mailbox;
 
     #[test]
     fn a_client_that_says_a_little_now_and_then_is_not_waited_for() {
@@ -776,5 +786,37 @@ mod tests {
         assert!(late.contains(&error.kind()), "{error}");
         drop(ours);
         drip.join().expect("it ends when nobody listens");
+    }
+
+    /// A client of an array that does not answer waited for as long as that took.
+    #[test]
+    fn what_the_array_does_not_say_in_time_is_data() {
+        let (mailbox, mail) = Mailbox::new().expect("an eventfd");
+        let target = Target {
+            peers: Peers::new(vec![mailbox]),
+            ..ublk::tests::target(2, 1, 65536)
+        };
+        let (ours, _theirs) = UnixStream::pair().expect("a pair");
+        let reader = Reader {
+            input: BufReader::new(&ours),
+            target: &target,
+            shard: ShardNo(0),
+            agreed: Agreed {
+                structured: true,
+                allocation: true,
+            },
+            share: Arc::new(Share::new(&[(4096, 1)]).expect("memory")),
+            out: channel().0,
+            jobs: 0,
+            zeros: OnceCell::new(),
+            places: InFlight::new(REQUESTS_MAX),
+        };
+        let holes = || {
+            let until = Instant::now() + Duration::from_millis(100);
+            reader.holes(0..1 << 20, EXTENTS_MAX, until)
+        };
+        assert_eq!(holes(), Some(vec![(1 << 20, wire::EXTENT_DATA)]));
+        drop(mail);
+        assert_eq!(holes(), None, "it is not served any more");
     }
 }
