@@ -1,14 +1,14 @@
 //! What the daemon does for each array by itself: it is started, told the sizes of its devices,
-//! given back its members and given spares of its pool on a thread of its own, so that one that
-//! hangs holds up no other.
+//! given back its members, given spares of its pool and what is done in rounds besides on a thread
+//! of its own, so that one that hangs holds up no other.
 //!
 //! Invariants: an array has one task of a kind at a time; a task is waited for no longer than
 //! [`PATIENCE`], and looked after at each later look; a panic in one is an event. Deliberately
 //! absent: an end of a task that hangs; what it does has bounds of its own.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use strake_format::ArrayUuid;
@@ -30,6 +30,26 @@ pub(crate) struct Tasks<T> {
     under_way: Vec<UnderWay<T>>,
     /// Arrays of which one has panicked, until when.
     resting: BTreeMap<ArrayUuid, Instant>,
+}
+
+/// Tasks of the rounds that a service has for its arrays.
+#[derive(Debug)]
+pub(crate) struct OfRounds {
+    /// Spares from pools.
+    pub(crate) feed: Mutex<Tasks<()>>,
+    /// Volumes that are tried again.
+    pub(crate) volumes: Mutex<Tasks<()>>,
+}
+
+impl OfRounds {
+    /// None yet.
+    pub(crate) fn new(events: &Arc<EventLog>) -> OfRounds {
+        let none = |kind| Mutex::new(Tasks::new(kind, events));
+        OfRounds {
+            feed: none("feed"),
+            volumes: none("volumes of"),
+        }
+    }
 }
 
 /// Of which array, since when, and what comes of it, or what its panic says.

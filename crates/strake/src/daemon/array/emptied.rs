@@ -319,9 +319,10 @@ impl Running {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::FileExt;
+    use std::sync::Arc;
     use std::time::{Duration, Instant};
 
     use strake_engine::event::{MemberState, OutCause};
@@ -366,21 +367,38 @@ mod tests {
     }
 
     /// An array of RAID 5 that serves, and its three files.
-    fn array(folder: &tempfile::TempDir) -> (Service, Vec<std::path::PathBuf>) {
-        let paths = ["a", "b", "c"].map(|name| folder.path().join(name));
-        for path in &paths {
-            let file = File::create(path).expect("made");
-            file.set_len(BYTES).expect("sparse");
-        }
+    fn array(folder: &tempfile::TempDir) -> (Arc<Service>, Vec<std::path::PathBuf>) {
+        (serving(folder, &["data"]), files(folder, "data"))
+    }
+
+    /// The three files of an array.
+    fn files(folder: &tempfile::TempDir, name: &str) -> Vec<std::path::PathBuf> {
+        let all = ["a", "b", "c"].map(|file| folder.path().join(format!("{name}.{file}")));
+        all.to_vec()
+    }
+
+    /// Such arrays that serve.
+    pub(crate) fn serving(folder: &tempfile::TempDir, names: &[&str]) -> Arc<Service> {
         let dir = Dir::at(&folder.path().join("run"));
         dir.make().expect("folders");
-        let service = Service::new(dir, Sources::default(), Limits::default());
-        let request = serde_json::json!({
-            "name": "data", "level": "5", "devices": paths, "export": "none",
-        });
-        let request: CreateRequest = serde_json::from_value(request).expect("a request");
-        service.create(request).expect("made");
-        (service, paths.to_vec())
+        let limits = Limits {
+            shards: 1,
+            ..Limits::default()
+        };
+        let service = Service::new(dir, Sources::default(), limits);
+        for name in names {
+            let paths = files(folder, name);
+            for path in &paths {
+                let file = File::create(path).expect("made");
+                file.set_len(BYTES).expect("sparse");
+            }
+            let request = serde_json::json!({
+                "name": name, "level": "5", "devices": paths, "export": "none",
+            });
+            let request: CreateRequest = serde_json::from_value(request).expect("a request");
+            service.create(request).expect("made");
+        }
+        Arc::new(service)
     }
 
     fn states(service: &Service) -> Vec<MemberState> {

@@ -67,6 +67,7 @@ impl Unserved {
 mod tests {
     use super::*;
     use crate::common::errors::Code;
+    use crate::daemon::array::emptied::tests::serving;
 
     #[test]
     fn the_pause_between_two_tries_grows_up_to_a_minute() {
@@ -89,5 +90,37 @@ mod tests {
         unserved.ended(volume);
         assert_eq!(unserved.why(volume), None);
         assert!(unserved.due(now + PAUSE_MAX).is_empty());
+    }
+
+    /// One thread had them all: those of arrays behind one that hangs waited for up to five
+    /// minutes a volume, and so did what used the devices that a killed daemon had left.
+    #[test]
+    fn volumes_of_one_array_that_hangs_hold_up_those_of_no_other() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let service = serving(&folder, &["a", "b"]);
+        let volume = VolumeUuid([1; 16]);
+        let why = Failure::new(Code::Io, "the device is busy");
+        let all = service.all_running();
+        for running in &all {
+            let long_ago = Instant::now() - PAUSE_MIN;
+            running.volumes.unserved.failed(volume, &why, long_ago);
+        }
+        let is_tried = |n: usize| all[n].volumes.unserved.why(volume).is_none();
+        let until = |what: &str, is_so: &dyn Fn() -> bool| {
+            let patience = Instant::now() + Duration::from_secs(60);
+            while !is_so() {
+                assert!(Instant::now() < patience, "{what}");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        std::thread::scope(|scope| {
+            let hangs = all[0].carved();
+            scope.spawn(|| service.serve_volumes());
+            until("the other to be tried", &|| is_tried(1));
+            assert!(!is_tried(0));
+            drop(hangs);
+        });
+        until("it to be tried, too", &|| is_tried(0));
+        service.stop_all();
     }
 }

@@ -52,7 +52,7 @@ use crate::daemon::sources::Sources;
 use crate::daemon::state::Dir;
 use crate::daemon::state::wear::WearLog;
 use crate::daemon::state::{keep_placement, may_keep};
-use crate::daemon::tasks::Tasks;
+use crate::daemon::tasks::OfRounds;
 use crate::drives::aside::cut_off;
 use crate::drives::destroy;
 use crate::drives::find;
@@ -87,8 +87,7 @@ pub(crate) struct Service {
     missing: Mutex<Vec<Told>>,
     since: SystemTime,
     pool_tries: Tries,
-    /// Arrays that take spares of their pools.
-    feeding: Mutex<Tasks<()>>,
+    tasks: OfRounds,
     sources: Sources,
     looks: Looks,
     limits: Limits,
@@ -149,7 +148,7 @@ impl Service {
         let wear = WearLog::open(&dir.wear());
         Service {
             dir,
-            feeding: Mutex::new(Tasks::new("feed", &events)),
+            tasks: OfRounds::new(&events),
             events,
             alerts: Arc::default(),
             wear,

@@ -28,7 +28,7 @@ use crate::daemon::array::running::Running;
 use crate::daemon::changes::pool_key;
 use crate::daemon::events::Happened;
 use crate::daemon::service::upkeep::none_served_by;
-use crate::daemon::service::{Service, locked, take_in};
+use crate::daemon::service::{Service, take_in};
 use crate::daemon::state::Dir;
 use crate::drives::find;
 use crate::drives::find::FoundArray;
@@ -485,12 +485,7 @@ impl Service {
 
     /// Gives devices of pools to arrays that need one and have none of their own.
     pub(crate) fn feed_from_pools(self: &Arc<Service>) {
-        let mut feeding = locked(&self.feeding);
-        for running in self.all_running() {
-            let service = Arc::clone(self);
-            feeding.begin(running.uuid, move || service.feed_by_itself(&running));
-        }
-        feeding.ended();
+        self.each(&self.tasks.feed, |_| true, Service::feed_by_itself);
     }
 
     fn feed_by_itself(&self, running: &Running) {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use strake_engine::event::Command;
 use strake_format::ArrayUuid;
@@ -21,8 +21,9 @@ use crate::daemon::array::left::Before;
 use crate::daemon::array::running::Running;
 use crate::daemon::array::seats::Seat;
 use crate::daemon::events::Happened;
-use crate::daemon::service::{Service, carry_out, outcome};
+use crate::daemon::service::{Service, carry_out, locked, outcome};
 use crate::daemon::state::Dir;
+use crate::daemon::tasks::Tasks;
 use crate::drives::clean;
 use crate::drives::find;
 use crate::drives::find::FoundArray;
@@ -65,6 +66,22 @@ impl Service {
             }
         }
         failure.map_or(Ok(cleaned), Err)
+    }
+
+    /// Does this for each array in service for which it is `due`, unless it is being done for it:
+    /// one that hangs holds up no other.
+    pub(super) fn each(
+        self: &Arc<Service>,
+        tasks: &Mutex<Tasks<()>>,
+        due: impl Fn(&Running) -> bool,
+        work: fn(&Service, &Running),
+    ) {
+        let mut tasks = locked(tasks);
+        for running in self.all_running().into_iter().filter(|one| due(one)) {
+            let service = Arc::clone(self);
+            tasks.begin(running.uuid, move || work(&service, &running));
+        }
+        tasks.ended();
     }
 
     /// Puts out members that lost their superblocks while they served.

@@ -14,7 +14,7 @@
 //! Deliberately absent: which volume gets which units, and what makes a change whole (engine).
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use strake_engine::VolumeMap;
@@ -728,21 +728,21 @@ fn forget_volume(record: &mut ArrayRecord, uuid: &str) {
 
 impl Service {
     /// Tries volumes again that could not be served.
-    pub(crate) fn serve_volumes(&self) {
-        for running in self.all_running() {
+    pub(crate) fn serve_volumes(self: &Arc<Service>) {
+        let due = |running: &Running| {
             let volumes = &running.volumes;
-            let is_due = !volumes.unserved.due(Instant::now()).is_empty();
-            if !is_due && !volumes.is_settled_soon() {
-                continue;
-            }
+            !volumes.unserved.due(Instant::now()).is_empty() || volumes.is_settled_soon()
+        };
+        self.each(&self.tasks.volumes, due, |service, running| {
             // A change that is under way may be about the same volume.
-            let Ok(_change) = self.change_running("a volume is served", &running, &[]) else {
-                continue;
+            let by = "a volume is served";
+            let Ok(_change) = service.change_running(by, running, &[]) else {
+                return;
             };
-            if let Err(failure) = running.serve_volumes(&self.dir, &self.events) {
+            if let Err(failure) = running.serve_volumes(&service.dir, &service.events) {
                 tracing::debug!(array = %running.name(), %failure, "no volume is tried again");
             }
-        }
+        });
     }
 
     /// The volumes of an array in service.
@@ -983,6 +983,6 @@ fn unix_s() -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
     carved: Mutex<Carved>,
-    unserved: Unserved,
+    pub(crate) unserved: Unserved,
     pub(crate) doubt: Mutex<Option<Doubted>>,
 }
