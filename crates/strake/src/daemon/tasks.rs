@@ -39,6 +39,8 @@ pub(crate) struct OfRounds {
     pub(crate) feed: Mutex<Tasks<()>>,
     /// Volumes that are tried again.
     pub(crate) volumes: Mutex<Tasks<()>>,
+    /// Scrubs that begin by themselves.
+    pub(crate) scrubs: Mutex<Tasks<()>>,
 }
 
 impl OfRounds {
@@ -48,6 +50,7 @@ impl OfRounds {
         OfRounds {
             feed: none("feed"),
             volumes: none("volumes of"),
+            scrubs: none("scrub of"),
         }
     }
 }

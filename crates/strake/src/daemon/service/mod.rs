@@ -69,7 +69,6 @@ use crate::drives::safety::Permit;
 use crate::settings::degraded;
 use crate::settings::degraded::OwnRule;
 use crate::settings::placement::{PlacementRecord, Wanted};
-use crate::settings::schedule;
 use crate::view;
 
 /// See the module.
@@ -691,25 +690,6 @@ impl Service {
             dry_run: false,
         };
         Ok(self.add(running.name().as_str(), request)?.changed)
-    }
-
-    /// Begins the scrubs that are due, and keeps what those found that ended.
-    pub(crate) fn begin_scrubs(&self) {
-        for running in self.all_running() {
-            let begun = running.status().and_then(|status| {
-                let sb = status.superblock;
-                self.keep_scrub(&running, &sb);
-                if !schedule::due(&sb, &jiff::ZonedDateTime::now()) {
-                    return Ok(());
-                }
-                tracing::info!(array = %sb.name, "a scrub is due");
-                let command = Command::StartScrub(sb.settings.scrub_policy);
-                running.command(command).map(|_| ())
-            });
-            if let Err(failure) = begun {
-                tracing::debug!(%failure, "no scrub was begun");
-            }
-        }
     }
 }
 

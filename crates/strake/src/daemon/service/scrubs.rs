@@ -8,6 +8,8 @@
 //! Invariant: looking writes nothing. Deliberately absent: when scrubs begin (`schedule`), and each
 //! finding (events). Jobs that a user starts or ends are here, too, and why one is as it was.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use strake_engine::Geometry;
 use strake_engine::event::{Command, MemberState, MemberStatus, ScrubMode, Status};
@@ -19,7 +21,7 @@ use crate::common::size;
 use crate::daemon::array::running::Running;
 use crate::daemon::service::{Service, outcome};
 use crate::daemon::state::Dir;
-use crate::settings::schedule::{parse_policy, policy_word};
+use crate::settings::schedule::{self, parse_policy, policy_word};
 use crate::view;
 
 /// So many are kept.
@@ -110,6 +112,30 @@ impl Job {
 }
 
 impl Service {
+    /// Begins the scrubs that are due, and keeps what those found that ended.
+    pub(crate) fn begin_scrubs(self: &Arc<Service>) {
+        self.each(
+            &self.tasks.scrubs,
+            |_| true,
+            |service, running| {
+                if let Err(failure) = service.begin_scrub(running) {
+                    tracing::debug!(array = %running.name(), %failure, "no scrub was begun");
+                }
+            },
+        );
+    }
+
+    fn begin_scrub(&self, running: &Running) -> Result<(), Failure> {
+        let sb = running.status()?.superblock;
+        self.keep_scrub(running, &sb);
+        if !schedule::due(&sb, &jiff::ZonedDateTime::now()) {
+            return Ok(());
+        }
+        tracing::info!(array = %sb.name, "a scrub is due");
+        let command = Command::StartScrub(sb.settings.scrub_policy);
+        running.command(command).map(|_| ())
+    }
+
     /// Starts or stops a job.
     pub(crate) fn job(
         &self,
