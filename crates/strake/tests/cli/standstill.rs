@@ -391,6 +391,31 @@ fn volumes_of_an_array_with_a_thread_that_stands_still_are_shown_and_not_changed
     rig.stop_daemon();
 }
 
+/// The array was asked for each of the drives, ten seconds each time.
+#[test]
+fn drives_are_cleaned_soon_beside_an_array_with_a_thread_that_stands_still() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let none = &["--export", "none", "--shards", "1"];
+    let data = rig.files(2);
+    rig.create("data", "1", none, &data).ok();
+    let old = rig.files_called("old", 12);
+    rig.create("old", "6", none, &old).ok();
+    rig.run(&["stop", "old"]).ok();
+    let Some(mut holder) = manager::hold(manager::thread(&rig, "strake-data-0")) else {
+        return skipped("no thread may be traced here");
+    };
+    let mut clean = vec!["drive", "clean", "-y"];
+    clean.extend(old.iter().map(String::as_str));
+    within(&rig, 60, &clean).ok();
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends");
+    rig.until_state("data", "optimal");
+    let own = ["drive", "clean", "-y", &data[1]];
+    within(&rig, 60, &own).refused(4, "member-in-use");
+    rig.stop_daemon();
+}
+
 /// What becomes of a change of volumes whose member hangs, and then a thread of the array.
 #[test]
 fn a_change_of_volumes_whose_end_is_not_known_says_so_and_no_other_begins_before_it_is_settled() {

@@ -10,8 +10,9 @@ use strake_format::Slot;
 use strake_runtime::Serving;
 
 use crate::common::errors::{Code, Failure};
-use crate::daemon::array::running::Running;
+use crate::daemon::array::running::{LOOK_PATIENCE, Running, in_service};
 use crate::drives::machine::sysfs;
+use crate::drives::machine::sysfs::Identity;
 use crate::view;
 
 impl Running {
@@ -28,6 +29,24 @@ impl Running {
                 }),
             };
             Ok(s.status_now()?.members.iter().find(is).cloned())
+        })
+    }
+
+    /// The first of these devices that is in service here, as far as the array says so soon: it is
+    /// asked once, however many there are.
+    pub(crate) fn serves_one_of<'a>(&self, paths: &'a [PathBuf]) -> Option<&'a PathBuf> {
+        let identity = |path: &PathBuf| sysfs::identity(path).ok();
+        let own = self.with(|s| {
+            let status = s.status_within(LOOK_PATIENCE)?;
+            let members = status.members.iter().filter(|m| in_service(m));
+            let own = members.filter_map(|m| s.path(m.device?));
+            Ok(own.map(|path| (identity(&path), path)).collect::<Vec<_>>())
+        });
+        let own = own.unwrap_or_default();
+        paths.iter().find(|path| {
+            let wanted = identity(path);
+            let same = |id: &Option<Identity>| wanted.is_some() && *id == wanted;
+            own.iter().any(|(id, at)| at == *path || same(id))
         })
     }
 

@@ -86,7 +86,7 @@ impl Default for Limits {
 
 /// An array that has not answered for so long is shown as one that does not. `strake status` waits
 /// 5 s for its daemon, and Prometheus 10 s.
-const LOOK_PATIENCE: Duration = Duration::from_secs(4);
+pub(super) const LOOK_PATIENCE: Duration = Duration::from_secs(4);
 
 /// How to start one array.
 #[derive(Clone, Debug)]

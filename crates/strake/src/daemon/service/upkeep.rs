@@ -38,7 +38,7 @@ impl Service {
         let paths: Vec<PathBuf> = request.devices.iter().map(|path| absolute(path)).collect();
         let keys = paths.iter().map(|path| path.display().to_string());
         for running in self.all_running() {
-            if let Some(path) = paths.iter().find(|path| running.serves(path)) {
+            if let Some(path) = running.serves_one_of(&paths) {
                 let found = format!("{} is in service in {}", path.display(), running.name());
                 return Err(Failure::new(Code::MemberInUse, found));
             }
