@@ -2,16 +2,18 @@
 //! given back its members, given spares of its pool and what is done in rounds besides on a thread
 //! of its own, so that one that hangs holds up no other.
 //!
-//! Invariants: an array has one task of a kind at a time; a task is waited for no longer than
+//! Invariants: an array has one task of a kind at a time, and where one is to begin meanwhile, that
+//! is told again when it has ended, if anybody listens (`again`); a task is waited for no longer than
 //! [`PATIENCE`], and looked after at each later look; a panic in one is an event. Deliberately
 //! absent: an end of a task that hangs; what it does has bounds of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use strake_format::ArrayUuid;
+use tokio::sync::Notify;
 
 use crate::daemon::events::EventLog;
 use crate::daemon::rounds;
@@ -30,6 +32,18 @@ pub(crate) struct Tasks<T> {
     under_way: Vec<UnderWay<T>>,
     /// Arrays of which one has panicked, until when.
     resting: BTreeMap<ArrayUuid, Instant>,
+    /// Arrays for which one was to begin while another was under way.
+    wanted: Arc<Mutex<BTreeSet<ArrayUuid>>>,
+    /// Told when that other has ended.
+    again: Option<Arc<Notify>>,
+}
+
+/// One has ended, and its result is there: tells if another was to begin meanwhile.
+fn has_ended(array: ArrayUuid, wanted: &Mutex<BTreeSet<ArrayUuid>>, again: Option<&Notify>) {
+    let mut wanted = wanted.lock().unwrap_or_else(PoisonError::into_inner);
+    if wanted.remove(&array) {
+        again.into_iter().for_each(Notify::notify_one);
+    }
 }
 
 /// Tasks of the rounds that a service has for its arrays.
@@ -39,17 +53,23 @@ pub(crate) struct OfRounds {
     pub(crate) feed: Mutex<Tasks<()>>,
     /// Volumes that are tried again.
     pub(crate) volumes: Mutex<Tasks<()>>,
+    /// Members that lost their superblocks.
+    pub(crate) emptied: Mutex<Tasks<()>>,
     /// Scrubs that begin by themselves.
     pub(crate) scrubs: Mutex<Tasks<()>>,
 }
 
 impl OfRounds {
-    /// None yet.
-    pub(crate) fn new(events: &Arc<EventLog>) -> OfRounds {
+    /// None yet. `look` has members looked at.
+    pub(crate) fn new(events: &Arc<EventLog>, look: &Arc<Notify>) -> OfRounds {
         let none = |kind| Mutex::new(Tasks::new(kind, events));
         OfRounds {
             feed: none("feed"),
             volumes: none("volumes of"),
+            emptied: Mutex::new(Tasks {
+                again: Some(Arc::clone(look)),
+                ..Tasks::new("members of", events)
+            }),
             scrubs: none("scrub of"),
         }
     }
@@ -66,6 +86,8 @@ impl<T: Send + 'static> Tasks<T> {
             events: Arc::clone(events),
             under_way: Vec::new(),
             resting: BTreeMap::new(),
+            wanted: Arc::default(),
+            again: None,
         }
     }
 
@@ -88,13 +110,19 @@ impl<T: Send + 'static> Tasks<T> {
     /// Begins one; not a second of the same array, and none of one that waits.
     pub(crate) fn begin(&mut self, array: ArrayUuid, work: impl FnOnce() -> T + Send + 'static) {
         if self.waits(array) {
+            if self.has(array) {
+                let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+                wanted.insert(array);
+            }
             return;
         }
         let (done, result) = channel();
         let name = format!("{} array", self.kind);
+        let (wanted, again) = (Arc::clone(&self.wanted), self.again.clone());
         let work = move || {
             // Nobody may wait any more.
             let _ = done.send(rounds::caught(work));
+            has_ended(array, &wanted, again.as_deref());
         };
         match strake_runtime::spawn_thread(name, work) {
             Ok(_) => self.under_way.push((array, Instant::now(), result)),
@@ -106,6 +134,7 @@ impl<T: Send + 'static> Tasks<T> {
     pub(crate) fn ended(&mut self) -> Vec<(ArrayUuid, T)> {
         let mut ended = Vec::new();
         let (kind, events) = (self.kind, &self.events);
+        let (wanted, again) = (&self.wanted, self.again.as_deref());
         let resting = &mut self.resting;
         resting.retain(|_, until| Instant::now() < *until);
         self.under_way.retain(|(array, since, result)| {
@@ -118,6 +147,8 @@ impl<T: Send + 'static> Tasks<T> {
                     tracing::error!(%array, kind, "its thread has ended without a result");
                 }
             }
+            // It may have been wanted after the thread had looked.
+            has_ended(*array, wanted, again);
             false
         });
         ended
@@ -140,6 +171,9 @@ fn failed(
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use super::*;
 
     #[test]
@@ -169,5 +203,36 @@ mod tests {
         tasks.under_way[0].1 = Instant::now();
         assert_eq!(tasks.ended(), [(a, 1)]);
         assert!(tasks.is_empty());
+    }
+
+    #[test]
+    fn what_was_to_begin_meanwhile_is_told_again_once_when_the_task_has_ended() {
+        let events = Arc::new(EventLog::open(&[]));
+        let again = Arc::new(Notify::new());
+        let mut tasks = Tasks {
+            again: Some(Arc::clone(&again)),
+            ..Tasks::new("test", &events)
+        };
+        let told = || {
+            let is_told = || {
+                let (told, mut context) = (again.notified(), Context::from_waker(Waker::noop()));
+                pin!(told).poll(&mut context).is_ready()
+            };
+            (is_told(), is_told())
+        };
+        let array = ArrayUuid([1; 16]);
+        tasks.begin(array, || ());
+        assert_eq!(tasks.ended().len(), 1);
+        assert_eq!(told(), (false, false), "nobody wanted another");
+        let (end, hangs) = channel::<()>();
+        tasks.begin(array, move || hangs.recv().unwrap_or(()));
+        tasks.under_way[0].1 -= PATIENCE;
+        (0..3).for_each(|_| tasks.begin(array, || ()));
+        assert!(tasks.ended().is_empty());
+        assert_eq!(told(), (false, false), "it is still at it");
+        end.send(()).expect("it waits");
+        tasks.under_way[0].1 = Instant::now();
+        assert_eq!(tasks.ended().len(), 1);
+        assert_eq!(told(), (true, false));
     }
 }

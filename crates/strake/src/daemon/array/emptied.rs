@@ -518,6 +518,26 @@ pub(crate) mod tests {
         service.stop("data", false).expect("stopped");
     }
 
+    /// One thread looked at all arrays, one after the other.
+    #[test]
+    fn one_array_that_hangs_keeps_no_emptied_member_of_another_in_service() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let service = serving(&folder, &["x", "y"]);
+        let all = service.all_running();
+        overwrite(&files(&folder, all[1].name().as_str())[0], BYTES);
+        let is_out = || {
+            let members = all[1].status().expect("it serves").members;
+            members[0].state != MemberState::InSync
+        };
+        std::thread::scope(|scope| {
+            all[0].noted.with(|_| {
+                scope.spawn(|| service.put_out_emptied());
+                until("the member to be put out", is_out);
+            });
+        });
+        service.stop_all();
+    }
+
     #[test]
     fn a_member_that_was_overwritten_is_out_before_its_array_stops() {
         let folder = tempfile::tempdir().expect("temporary folder");

@@ -95,7 +95,7 @@ pub(crate) struct Service {
     stopped: Mutex<BTreeSet<ArrayUuid>>,
     /// Devices on which the kernel still had I/O when their array was stopped.
     left_behind: Mutex<BTreeSet<PathBuf>>,
-    doubts: Notify,
+    doubts: Arc<Notify>,
 }
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -145,9 +145,10 @@ impl Service {
     pub(crate) fn new(dir: Dir, sources: Sources, limits: Limits) -> Service {
         let events = Arc::new(EventLog::open(&dir.events()));
         let wear = WearLog::open(&dir.wear());
+        let doubts = Arc::default();
         Service {
             dir,
-            tasks: OfRounds::new(&events),
+            tasks: OfRounds::new(&events, &doubts),
             events,
             alerts: Arc::default(),
             wear,
@@ -163,7 +164,7 @@ impl Service {
             running: Mutex::default(),
             stopped: Mutex::default(),
             left_behind: Mutex::default(),
-            doubts: Notify::new(),
+            doubts,
         }
     }
 

@@ -85,15 +85,18 @@ impl Service {
     }
 
     /// Puts out members that lost their superblocks while they served.
-    pub(crate) fn put_out_emptied(&self) {
-        for running in self.all_running() {
-            // A device that is being added has not both copies yet.
-            if let Ok(_change) =
-                self.change_running("a look for overwritten members", &running, &[])
-            {
-                running.put_out_emptied(&self.events);
-            }
-        }
+    pub(crate) fn put_out_emptied(self: &Arc<Service>) {
+        self.each(
+            &self.tasks.emptied,
+            |_| true,
+            |service, running| {
+                let by = "a look for overwritten members";
+                // A device that is being added has not both copies yet.
+                if let Ok(_change) = service.change_running(by, running, &[]) {
+                    running.put_out_emptied(&service.events);
+                }
+            },
+        );
     }
 
     /// See [`none_served_by`].
