@@ -6,7 +6,8 @@
 //! one goes on serving, says in its log how to end it, and takes the folder back when the other
 //! has ended. Without an array it has nothing to go on for, and ends.
 //!
-//! Invariants: what another daemon holds is not touched; one trouble is one line of the log.
+//! Invariants: what another daemon holds is not touched; one trouble is one line of the log; no
+//! command waits for an array, or for a socket of one, before it reaches the daemon again.
 //! Deliberately absent: what was kept in the folder. It is gone.
 
 use std::fs;
@@ -29,8 +30,10 @@ pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 pub(crate) struct Home {
     service: Arc<Service>,
     lock: DirLock,
-    /// The folder was made anew, and nothing is kept in it yet.
+    /// The folder was made anew, and the daemon does not listen in it yet.
     forgotten: bool,
+    /// What the daemon serves is to be remembered again, and this to be told then.
+    restored: Option<Happened>,
     /// Device and inode of the socket's file.
     socket: Option<(u64, u64)>,
     /// The last trouble, which was logged.
@@ -67,6 +70,7 @@ impl Home {
             service,
             lock,
             forgotten: false,
+            restored: None,
             socket: None,
             told: None,
         }
@@ -105,7 +109,10 @@ impl Home {
             true => Ok(Look::Same),
             false => self.come_back(locked),
         };
+        self.remember();
         let failure = match look {
+            // Sockets of arrays come at the next look.
+            Ok(Look::Again(listener)) => return Look::Again(listener),
             Ok(look) => match self.service.listen_again() {
                 Ok(()) => {
                     self.told = None;
@@ -169,26 +176,42 @@ impl Home {
                 format!("{socket} was removed or replaced"),
                 "made again: commands reach the daemon".to_owned(),
             ),
-            true => {
-                self.service.remember_running();
-                (
-                    format!("{shown} or its lock was removed"),
-                    format!(
-                        "made again: commands reach the daemon; settings, names and earlier events \
-                         that were kept in {shown} may be gone: strake get shows settings, \
-                         strake set sets them"
-                    ),
-                )
-            }
+            true => (
+                format!("{shown} or its lock was removed"),
+                format!(
+                    "made again: commands reach the daemon; settings, names and earlier events \
+                     that were kept in {shown} may be gone: strake get shows settings, strake set \
+                     sets them"
+                ),
+            ),
         };
         let listener = self.listen()?;
-        self.forgotten = false;
-        self.service.events().note(Happened {
+        let happened = Happened {
             event: "folder_restored",
             cause: Some(cause),
             effect: Some(effect),
             ..Happened::default()
-        });
+        };
+        match std::mem::take(&mut self.forgotten) {
+            true => self.restored = Some(happened),
+            false => self.service.events().note(happened),
+        }
         Ok(Look::Again(listener))
+    }
+
+    /// Has what the daemon serves remembered again, on a thread of its own: arrays are asked, and
+    /// one may hang. Where no thread can be made it is tried again at the next look.
+    fn remember(&mut self) {
+        let Some(happened) = self.restored.take() else {
+            return;
+        };
+        let (service, again) = (Arc::clone(&self.service), happened.clone());
+        let remembering = move || {
+            service.remember_running();
+            service.events().note(happened);
+        };
+        if strake_runtime::spawn_thread("remember", remembering).is_err() {
+            self.restored = Some(again);
+        }
     }
 }

@@ -4,9 +4,11 @@
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::hung::within;
-use crate::rig::{Rig, STRAKE};
+use crate::manager;
+use crate::rig::{Rig, STRAKE, skipped};
 
 fn serving() -> (Rig, Vec<String>) {
     let mut rig = Rig::new();
@@ -81,6 +83,40 @@ fn a_folder_that_comes_back_in_two_steps_remembers_what_is_served() {
     rig.kill_daemon();
     rig.start_daemon();
     rig.until_state("data", "optimal");
+    rig.stop_daemon();
+}
+
+/// It asked all arrays before it listened, each for ten seconds.
+#[test]
+fn arrays_that_stand_still_keep_no_command_from_a_daemon_that_lost_its_folder() {
+    let mut rig = Rig::new();
+    rig.start_daemon();
+    let names = ["a", "b", "c"];
+    for name in names {
+        let one = &["--export", "none", "--shards", "1"];
+        rig.create(name, "1", one, &rig.files_called(name, 2)).ok();
+    }
+    let hold = |name| manager::hold(manager::thread(&rig, &format!("strake-{name}-0")));
+    let holders: Vec<_> = names.into_iter().filter_map(hold).collect();
+    if holders.len() < names.len() {
+        return skipped("no thread may be traced here");
+    }
+    let since = Instant::now();
+    remove(&rig);
+    rig.until("the daemon to be reached again", || {
+        UnixStream::connect(rig.dir().join("api.sock")).is_ok()
+    });
+    assert!(since.elapsed() < Duration::from_secs(20), "it waits");
+    for mut holder in holders {
+        drop(holder.stdin.take());
+        holder.wait().expect("it ends");
+    }
+    rig.until("the event", || restored(&rig) == 1);
+    rig.kill_daemon();
+    rig.start_daemon();
+    for name in names {
+        rig.until_state(name, "optimal");
+    }
     rig.stop_daemon();
 }
 
