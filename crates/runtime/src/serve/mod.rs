@@ -535,7 +535,7 @@ impl Serving {
         }
     }
 
-    /// Never held across a wait: every look at the array takes it.
+    /// Not held while a driver is waited for: every look at the array takes it.
     fn own(&self) -> MutexGuard<'_, Own> {
         locked(&self.own)
     }

@@ -2,9 +2,9 @@
 //! carried out as any user's requests are.
 //!
 //! Invariants: a step is done when this returns, or it is said that it may be under way; an export
-//! of a volume gives no byte of the array but the volume's; nothing that waits for a driver or for
-//! files holds a lock that looks take. Deliberately absent: which volumes there are and what
-//! becomes of them (engine, daemon).
+//! of a volume gives no byte of the array but the volume's; nothing that waits for a driver holds a
+//! lock that looks take. Deliberately absent: which volumes there are and what becomes of them
+//! (engine, daemon).
 
 use std::ops::Range;
 use std::path::PathBuf;
