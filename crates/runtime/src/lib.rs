@@ -17,9 +17,6 @@
 // What tests of this crate share with those beside it names it so.
 #[cfg(test)]
 extern crate self as strake_runtime;
-#[cfg(test)]
-#[path = "../tests/common/mod.rs"]
-mod common;
 
 mod clock;
 pub mod device;

@@ -955,4 +955,4 @@ impl Flight {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -13,10 +13,12 @@ use std::time::Instant;
 
 use super::*;
 use crate::clock::Clock;
-use crate::common;
 use crate::device::{DeviceError, OpenMode};
 use crate::ring::Reaped;
 use strake_engine::buffers::Pool;
+
+#[path = "../../tests/common/mod.rs"]
+pub(crate) mod common;
 
 pub(super) const ID: DeviceId = DeviceId(7);
 

@@ -224,7 +224,7 @@ impl Serving {
         }
         own.running = Some(running);
         drop(own);
-        // Who told the others of a new size did not find it.
+        // A growth that came meanwhile did not find it to be told.
         if self.shape.now().size() != size {
             self.tell_size();
         }
@@ -314,8 +314,8 @@ mod tests {
     use strake_format::Level;
 
     use super::*;
-    use crate::common::{Rig, Spec};
     use crate::export::nbd::Server;
+    use crate::member_io::tests::common::{Rig, Spec};
 
     const PATIENCE: Duration = Duration::from_secs(60);
 

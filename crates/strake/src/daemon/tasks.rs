@@ -2,8 +2,8 @@
 //! given back its members, given spares of its pool and what is done in rounds besides on a thread
 //! of its own, so that one that hangs holds up no other.
 //!
-//! Invariants: an array has one task of a kind at a time, and where one is to begin meanwhile, that
-//! is told again when it has ended, if anybody listens (`again`); a task is waited for no longer than
+//! Invariants: an array has one task of a kind at a time; where one is to begin meanwhile, that is
+//! told again when it has ended, if anybody listens (`again`); a task is waited for no longer than
 //! [`PATIENCE`], and looked after at each later look; a panic in one is an event. Deliberately
 //! absent: an end of a task that hangs; what it does has bounds of its own.
 
