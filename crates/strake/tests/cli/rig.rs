@@ -38,9 +38,15 @@ impl Run {
     /// The error on standard error as JSON; before it, a device of the machine may be told of that
     /// another test has made hang.
     pub(crate) fn json_error(&self) -> Value {
-        let mut lines = self.err.lines();
-        let error = lines.find(|line| !line.ends_with("is not known\"}"));
-        serde_json::from_str(error.unwrap_or_default()).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+        let said = self
+            .err
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        // Notes may come before it.
+        let mut errors = said.filter(|said| said.get("code").is_some());
+        errors
+            .next()
+            .unwrap_or_else(|| panic!("no error: {self:?}"))
     }
     /// Asserts exit code and error code, and that the error has all three fields.
     pub(crate) fn refused(self, code: i32, error: &str) -> Run {
