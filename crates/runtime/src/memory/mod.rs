@@ -158,8 +158,8 @@ fn reserve_beside(bytes: u64, shards: u16, beside: u64) -> Result<Reserved, Serv
     let pending = PENDING.fetch_add(needs, Ordering::Relaxed);
     let reserved = Reserved::new(bytes, needs);
     fits(bytes, others, &bounds())?;
-    // What others have reserved and use is not in there any more.
-    fits(bytes, 0, available().as_slice())?;
+    // What others have reserved and use is not in there any more; what they do not use yet is.
+    fits(bytes, pending, available().as_slice())?;
     let held = (FOR_DAEMON + threads).saturating_add(pending);
     fits(bytes, 0, &left_beside(held))?;
     Ok(reserved)

@@ -44,7 +44,7 @@ use crate::drives::find;
 use crate::drives::find::{FoundArray, FoundMember};
 use crate::drives::machine::answering;
 use crate::drives::machine::looks::Answers;
-use crate::drives::machine::sysfs;
+use crate::drives::machine::{paths, sysfs};
 use crate::drives::make;
 use crate::drives::pool;
 use crate::settings::placement::{PlacementRecord, Wanted};
@@ -277,7 +277,8 @@ fn unread_text(unread: &[String]) -> String {
 
 fn unread(paths: &[PathBuf]) -> Vec<String> {
     use rustix::fs::{Access, access};
-    let denied = |path: &&PathBuf| access(*path, Access::READ_OK) == Err(rustix::io::Errno::ACCESS);
+    let ask = |path: &Path| Ok(access(path, Access::READ_OK) == Err(rustix::io::Errno::ACCESS));
+    let denied = |path: &&PathBuf| paths::in_time(path, ask).unwrap_or_default();
     let shown = |path: &PathBuf| path.display().to_string();
     paths.iter().filter(denied).map(shown).collect()
 }

@@ -1,11 +1,11 @@
 //! What the service manager is told: when the daemon is ready, that it is well, that it ends.
 //!
-//! Ready: the first look at the drives is over, so every array that was complete serves. Arrays
-//! that wait for members do not hold up the start of the machine. Well: every thread of every array
-//! has taken its mail lately; the manager kills and restarts a daemon that says nothing for
-//! `WatchdogSec`, and the kernel keeps the block devices for the next one. A thread that the kernel
-//! holds in uninterruptible sleep (a drive that hangs) counts as well: to kill the daemon would not
-//! end that sleep, and would take the other arrays from their users.
+//! Ready: the first look at the drives is over, and so are the starts of it: every array that was
+//! complete serves. Arrays that wait for members do not hold up the start of the machine. Well:
+//! every thread of every array has taken its mail lately; the manager kills and restarts a daemon
+//! that says nothing for `WatchdogSec`, and the kernel keeps the block devices for the next one. A
+//! thread that the kernel holds in uninterruptible sleep (a drive that hangs) counts as well: to
+//! kill the daemon would not end that sleep, and would take the other arrays from their users.
 //!
 //! Invariants: this runs on the daemon's own thread, so it also shows that that thread turns. It
 //! waits for nothing but a manager that does not read its socket; what hangs elsewhere never keeps
@@ -41,8 +41,8 @@ pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// Tells that the daemon is ready after its first look, and from then on, for ever, that it is
-/// well.
+/// Tells that the daemon is ready after its first look and what that starts, and from then on, for
+/// ever, that it is well.
 pub(crate) async fn keep_informed(service: Arc<Service>, looked: oneshot::Receiver<()>) {
     match tokio::time::timeout(FIRST_LOOK, looked).await {
         Ok(Ok(())) => {}

@@ -36,6 +36,8 @@ pub(crate) struct Tasks<T> {
     wanted: Arc<Mutex<BTreeSet<ArrayUuid>>>,
     /// Told when that other has ended.
     again: Option<Arc<Notify>>,
+    /// Where no thread is to be had, one is done by the thread that begins it.
+    inline: bool,
 }
 
 /// One has ended, and its result is there: tells if another was to begin meanwhile.
@@ -62,13 +64,17 @@ pub(crate) struct OfRounds {
 impl OfRounds {
     /// None yet. `look` has members looked at.
     pub(crate) fn new(events: &Arc<EventLog>, look: &Arc<Notify>) -> OfRounds {
-        let none = |kind| Mutex::new(Tasks::new(kind, events));
+        let of_rounds = |kind| Tasks {
+            inline: true,
+            ..Tasks::new(kind, events)
+        };
+        let none = |kind| Mutex::new(of_rounds(kind));
         OfRounds {
             feed: none("feed"),
             volumes: none("volumes of"),
             emptied: Mutex::new(Tasks {
                 again: Some(Arc::clone(look)),
-                ..Tasks::new("members of", events)
+                ..of_rounds("members of")
             }),
             scrubs: none("scrub of"),
         }
@@ -88,6 +94,7 @@ impl<T: Send + 'static> Tasks<T> {
             resting: BTreeMap::new(),
             wanted: Arc::default(),
             again: None,
+            inline: false,
         }
     }
 
@@ -110,10 +117,8 @@ impl<T: Send + 'static> Tasks<T> {
     /// Begins one; not a second of the same array, and none of one that waits.
     pub(crate) fn begin(&mut self, array: ArrayUuid, work: impl FnOnce() -> T + Send + 'static) {
         if self.waits(array) {
-            if self.has(array) {
-                let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-                wanted.insert(array);
-            }
+            let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+            wanted.insert(array);
             return;
         }
         let (done, result) = channel();
@@ -124,8 +129,20 @@ impl<T: Send + 'static> Tasks<T> {
             let _ = done.send(rounds::caught(work));
             has_ended(array, &wanted, again.as_deref());
         };
-        match strake_runtime::spawn_thread(name, work) {
+        let work = Arc::new(Mutex::new(Some(work)));
+        let own = Arc::clone(&work);
+        let take = |work: &Mutex<Option<_>>| {
+            let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
+            work.take()
+        };
+        let thread = move || take(&own).into_iter().for_each(|work| work());
+        match strake_runtime::spawn_thread(name, thread) {
             Ok(_) => self.under_way.push((array, Instant::now(), result)),
+            Err(error) if self.inline => {
+                tracing::warn!(%array, kind = self.kind, %error, "no thread: done by another");
+                take(&work).into_iter().for_each(|work| work());
+                self.under_way.push((array, Instant::now(), result));
+            }
             Err(error) => failed(self.kind, &self.events, &mut self.resting, array, &error),
         }
     }
@@ -136,7 +153,13 @@ impl<T: Send + 'static> Tasks<T> {
         let (kind, events) = (self.kind, &self.events);
         let (wanted, again) = (&self.wanted, self.again.as_deref());
         let resting = &mut self.resting;
-        resting.retain(|_, until| Instant::now() < *until);
+        resting.retain(|array, until| {
+            let rests = Instant::now() < *until;
+            if !rests {
+                has_ended(*array, wanted, again);
+            }
+            rests
+        });
         self.under_way.retain(|(array, since, result)| {
             let left = (*since + PATIENCE).saturating_duration_since(Instant::now());
             match result.recv_timeout(left) {

@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -694,15 +695,24 @@ fn unfit(path: &Path, aside: engine::Aside) -> Failure {
 pub(crate) fn expand(paths: &[PathBuf]) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for path in paths {
-        let files = paths::in_time(path, |path: &Path| {
-            let entries = fs::read_dir(path)?.filter_map(Result::ok);
-            let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-            files.retain(|path| path.is_file());
+        // What is in it: what is beside it may answer.
+        let inside = path.join("*");
+        let files = paths::in_time(&inside, |inside: &Path| {
+            let folder = inside.parent().unwrap_or(inside);
+            let is_file = |entry: &fs::DirEntry| match entry.file_type() {
+                Ok(kind) if kind.is_symlink() => entry.path().is_file(),
+                kind => kind.is_ok_and(|kind| kind.is_file()),
+            };
+            let entries = fs::read_dir(folder)?.filter_map(Result::ok);
+            let mut files: Vec<PathBuf> = entries.filter(is_file).map(|e| e.path()).collect();
             files.sort();
             Ok(files)
         });
-        // A folder that does not answer is a path that does not.
-        all.extend(files.unwrap_or_else(|_| vec![path.clone()]));
+        match files {
+            Ok(files) => all.extend(files),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => all.push(inside),
+            Err(_) => all.push(path.clone()),
+        }
     }
     all
 }
@@ -757,7 +767,8 @@ impl Scan {
 /// Members among these devices, and devices of which that is not known.
 pub(crate) fn scan(paths: &[PathBuf]) -> Scan {
     let each = sysfs::each_once(paths);
-    Scan::of(each.map(|path| member_at(path)).collect(), Vec::new())
+    let members = each.devices.iter().map(|(path, _)| member_at(path));
+    Scan::of(members.collect(), each.unknown)
 }
 
 /// Asks devices whether they answer. No look waits for one that was asked and has not answered yet.

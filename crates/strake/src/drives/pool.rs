@@ -131,8 +131,8 @@ fn labels_of(device: &Device) -> [Option<PoolLabel>; 2] {
 /// Pools among these devices, in order of name. What cannot be read is left out; the same device
 /// under two names counts once.
 pub(crate) fn find(paths: &[PathBuf]) -> Vec<Pool> {
-    let each = sysfs::each_once(paths);
-    group(each.filter_map(|path| device_at(path)))
+    let each = sysfs::each_once(paths).devices;
+    group(each.iter().filter_map(|(path, _)| device_at(path)))
 }
 
 /// The same; a device that does not answer is not waited for.

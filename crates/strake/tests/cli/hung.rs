@@ -235,9 +235,18 @@ fn an_array_with_a_thread_that_hangs_is_unresponsive_and_hides_no_other() {
         "{status:?}"
     );
     assert_eq!(within(&rig, 60, &["status", "other"]).code, 0);
+    // As long as Prometheus waits.
     let asked = Instant::now();
-    let metrics = rig.ask("GET", "/metrics");
-    assert!(asked.elapsed() < Duration::from_secs(30), "it waits for it");
+    let mut metrics = rig.ask("GET", "/metrics");
+    let mut took = asked.elapsed();
+    for _ in 0..2 {
+        if took >= Duration::from_secs(10) {
+            let asked = Instant::now();
+            metrics = rig.ask("GET", "/metrics");
+            took = asked.elapsed();
+        }
+    }
+    assert!(took < Duration::from_secs(10), "{took:?}");
     for line in [
         "strake_array_state{array=\"data\",state=\"unresponsive\"} 1\n",
         "strake_array_state{array=\"other\",state=\"optimal\"} 1\n",

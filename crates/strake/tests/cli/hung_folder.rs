@@ -75,6 +75,11 @@ fn a_folder_of_members_that_hangs_holds_up_no_other_array() {
     let Some(hung) = HungFolder::over(folder) else {
         return;
     };
+    // Without a daemon, too.
+    let said = format!("{:?}", within(&rig, 120, &["show"]));
+    assert!(said.contains("other") && said.contains(&far[0]), "{said}");
+    let forget = within(&rig, 120, &["forget", "far"]);
+    forget.refused(4, "device-silent");
     rig.start_daemon();
     // The watcher goes on.
     rig.until("the other array to be served", || {

@@ -214,9 +214,10 @@ pub(super) fn resume(context: &Context, folder: &Path, yes_erase: &[String]) -> 
     let host = host(context, engine)?;
     let mut paths: Vec<PathBuf> = sysfs::candidates();
     paths.extend(begun.into_iter().map(|drive| drive.path));
-    let each = sysfs::each_once(&paths);
+    let each = sysfs::each_once(&paths).devices;
     // One that cannot be looked at is not here.
-    let here: Vec<DriveSeen> = each.filter_map(|path| consent::seen(path).ok()).collect();
+    let here = each.iter().filter_map(|(path, _)| consent::seen(path).ok());
+    let here: Vec<DriveSeen> = here.collect();
     let drives = running.drives(&here)?;
     let own = own_members(&*host, &running)?;
     let mut others = drives.clone();

@@ -32,6 +32,8 @@ pub(crate) struct Board {
     unwritten: AtomicU64,
     /// Why the file of the configuration is not used, and what holds instead.
     not_used: Mutex<Option<String>>,
+    /// Why no channel delivers.
+    over: Mutex<Option<String>>,
     tests: Mutex<Option<mpsc::UnboundedSender<Test>>>,
 }
 
@@ -51,6 +53,7 @@ impl Board {
     /// No channel delivers, until the daemon is restarted or [`Board::go_on`].
     pub(super) fn ended(&self, why: &str) {
         let now = rfc3339(SystemTime::now());
+        *locked(&self.over) = Some(why.to_owned());
         for channel in locked(&self.channels).iter_mut() {
             channel.failing = true;
             channel.failing_since.get_or_insert_with(|| now.clone());
@@ -61,6 +64,7 @@ impl Board {
 
     /// The spool is open: what is wrong with a channel is found out anew.
     pub(super) fn go_on(&self) {
+        *locked(&self.over) = None;
         for channel in locked(&self.channels).iter_mut() {
             channel.failing = false;
             channel.failing_since = None;
@@ -169,9 +173,8 @@ impl Board {
     }
 
     fn gone(&self) -> Failure {
-        let channels = self.channels();
-        let why = channels.iter().find_map(|one| one.last_error.as_deref());
-        let why = why.unwrap_or("the daemon ends");
+        let over = locked(&self.over);
+        let why = over.as_deref().unwrap_or("the daemon ends");
         Failure::new(Code::Internal, format!("no alert is delivered: {why}"))
     }
 }

@@ -251,8 +251,8 @@ impl Spool {
 
     fn ask(&self, file: PathBuf, content: Option<Vec<u8>>) {
         let Some(queue) = &self.queue else {
-            // No thread writes it.
-            self.unwritten.fetch_add(1, Ordering::Relaxed);
+            // No thread writes it: so many at least.
+            self.unwritten.store(1, Ordering::Relaxed);
             return;
         };
         if queue.try_send(Ask::File(file, content)).is_err() {

@@ -31,8 +31,9 @@ pub(crate) mod late;
 pub(crate) mod uevents;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,8 +52,8 @@ use crate::daemon::service::watched::missing::Missing;
 use crate::daemon::tasks::Tasks;
 use crate::daemon::watch::late::Late;
 use crate::drives::find::{FoundArray, FoundMember, Readiness};
+use crate::drives::machine::sysfs;
 use crate::drives::machine::sysfs::Identity;
-use crate::drives::machine::{paths, sysfs};
 use crate::settings::degraded;
 use crate::settings::degraded::{DegradedStart, Rule};
 
@@ -179,9 +180,9 @@ fn is_used(code: Code) -> bool {
 }
 
 /// How large it is, and how much room a file takes.
-fn size_of(path: &Path, id: Identity) -> (u64, u64) {
+fn size_of(id: Identity, about: &Metadata) -> (u64, u64) {
     match id {
-        Identity::File(..) => paths::metadata(path).map_or((0, 0), |m| (m.len(), m.blocks())),
+        Identity::File(..) => (about.len(), about.blocks()),
         Identity::Block(rdev) => {
             let size = format!("/sys/dev/block/{}/size", sysfs::dev_text(rdev));
             let text = std::fs::read_to_string(size).unwrap_or_default();
@@ -388,11 +389,11 @@ impl Watcher {
         let mut seen = Vec::new();
         let mut room = BTreeMap::new();
         let paths = self.service.paths();
-        let identities = sysfs::identity_of_each(&paths);
-        for (path, id) in paths.into_iter().zip(identities) {
-            let (id, size, takes) = match id {
-                Ok(id) => {
-                    let (size, takes) = size_of(&path, id);
+        let about = sysfs::about_each(&paths);
+        for (path, about) in paths.into_iter().zip(about) {
+            let (id, size, takes) = match about {
+                Ok((id, about)) => {
+                    let (size, takes) = size_of(id, &about);
                     (id, size, takes)
                 }
                 // It is what it was.
@@ -910,7 +911,7 @@ mod tests {
         };
         let mut watcher = Watcher::new(Arc::clone(&service), rule);
         let first = rig.second.with_file_name("a");
-        let away = |path: &Path| path.with_extension("away");
+        let away = |path: &std::path::Path| path.with_extension("away");
         for path in [&first, &rig.second] {
             std::fs::rename(path, away(path)).expect("unplugged");
         }

@@ -48,16 +48,13 @@ static LOOKED: Mutex<BTreeMap<PathBuf, bool>> = Mutex::new(BTreeMap::new());
 /// Those of these devices that answer, and those that do not. What is not there counts as one that
 /// answers: to read it fails at once.
 pub(crate) fn of(paths: &[PathBuf]) -> Answers<PathBuf> {
-    let known = |asked: &BTreeMap<Identity, bool>, path: &Path| {
-        let device = sysfs::identity(path).ok()?;
-        Some((device, asked.get(&device).copied()))
-    };
+    let identities = sysfs::identity_of_each(paths);
     // Held meanwhile: another thread that asks would ask the same.
     let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
     let mut new: BTreeMap<Identity, PathBuf> = BTreeMap::new();
-    for path in paths {
-        if let Some((device, None)) = known(&asked, path) {
-            new.entry(device).or_insert_with(|| absolute(path));
+    for (path, identity) in paths.iter().zip(&identities) {
+        if let Some(device) = identity.as_ref().ok().filter(|id| !asked.contains_key(id)) {
+            new.entry(*device).or_insert_with(|| absolute(path));
         }
     }
     if !new.is_empty() {
@@ -72,20 +69,32 @@ pub(crate) fn of(paths: &[PathBuf]) -> Answers<PathBuf> {
         let answers = |path: &PathBuf| !silent.contains(path);
         asked.extend(new.iter().map(|(device, path)| (*device, answers(path))));
     }
-    let is_silent = |path: &&PathBuf| matches!(known(&asked, path), Some((_, Some(false))));
-    let (silent, found): (Vec<&PathBuf>, Vec<&PathBuf>) = paths.iter().partition(is_silent);
-    Answers {
-        found: found.into_iter().cloned().collect(),
-        silent: silent.into_iter().cloned().collect(),
+    let mut answers = Answers {
+        found: Vec::new(),
+        silent: Vec::new(),
         no_thread: None,
+    };
+    for (path, identity) in paths.iter().zip(identities) {
+        let is_silent = match identity {
+            Ok(device) => asked.get(&device) == Some(&false),
+            Err(why) => why.code == Code::DeviceSilent,
+        };
+        match is_silent {
+            true => answers.silent.push(path.clone()),
+            false => answers.found.push(path.clone()),
+        }
     }
+    answers
 }
 
 /// Whether it was asked, and does not answer.
 pub(crate) fn is_silent(path: &Path) -> bool {
+    let device = sysfs::identity(path);
     let asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
-    let device = sysfs::identity(path).ok();
-    device.is_some_and(|device| asked.get(&device) == Some(&false))
+    match device {
+        Ok(device) => asked.get(&device) == Some(&false),
+        Err(why) => why.code == Code::DeviceSilent,
+    }
 }
 
 /// Refuses devices that do not answer: whatever is to be done with them would wait for them.

@@ -14,7 +14,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::common::errors::{Code, Failure};
+use crate::common::errors::Failure;
 use crate::common::partly;
 use crate::drives::machine::sysfs::Identity;
 use crate::drives::machine::{paths, sysfs};
@@ -134,23 +134,11 @@ impl Looks {
 
     /// Those that are there, each once. What does not even say what it is is silent.
     fn there(&self, paths: &[PathBuf], silent: &mut Vec<PathBuf>) -> Vec<(PathBuf, Identity)> {
-        let mut devices: Vec<(PathBuf, Identity)> = Vec::new();
-        let mut unknown = BTreeSet::new();
-        for (path, identity) in paths.iter().zip(sysfs::identity_of_each(paths)) {
-            match identity {
-                Ok(id) if devices.iter().all(|(_, other)| *other != id) => {
-                    devices.push((path.clone(), id));
-                }
-                Err(why) if why.code == Code::DeviceSilent => {
-                    silent.push(path.clone());
-                    unknown.insert(path.clone());
-                }
-                // The same again, or nothing is there.
-                _ => {}
-            }
-        }
-        locked(&self.state).unknown.extend(unknown);
-        devices
+        let each = sysfs::each_once(paths);
+        let waits = each.unknown.iter().filter(|path| paths::is_silent(path));
+        locked(&self.state).unknown.extend(waits.cloned());
+        silent.extend(each.unknown);
+        each.devices
     }
 
     fn some<T: Send + 'static>(

@@ -24,15 +24,30 @@ pub(crate) enum Identity {
     File(u64, u64),
 }
 
-/// These paths without those that cannot be looked at, the same device under two names once.
-pub(crate) fn each_once(paths: &[PathBuf]) -> impl Iterator<Item = &PathBuf> {
-    let identities = identity_of_each(paths);
-    let mut seen = Vec::new();
-    paths.iter().zip(identities).filter_map(move |(path, id)| {
-        let id = id.ok().filter(|id| !seen.contains(id))?;
-        seen.push(id);
-        Some(path)
-    })
+/// These paths without those at which no device and no file is, the same device under two names
+/// once.
+#[derive(Debug, Default)]
+pub(crate) struct Each {
+    pub(crate) devices: Vec<(PathBuf, Identity)>,
+    /// Those of which the kernel does not say what they are: no answer, or an error.
+    pub(crate) unknown: Vec<PathBuf>,
+}
+
+/// See [`Each`].
+pub(crate) fn each_once(paths: &[PathBuf]) -> Each {
+    let mut each = Each::default();
+    for (path, identity) in paths.iter().zip(identity_of_each(paths)) {
+        match identity {
+            Ok(id) if each.devices.iter().all(|(_, other)| *other != id) => {
+                each.devices.push((path.clone(), id));
+            }
+            // The same again.
+            Ok(_) => {}
+            Err(why) if matches!(why.code, Code::DeviceNotFound | Code::DeviceKind) => {}
+            Err(_) => each.unknown.push(path.clone()),
+        }
+    }
+    each
 }
 
 /// What a drive calls itself wherever it is plugged in; `None` for files, partitions, and drives
@@ -74,16 +89,22 @@ pub(crate) fn model_and_serial(path: &Path) -> (Option<String>, Option<String>) 
 
 /// Looks at what a path stands for, through links.
 pub(crate) fn identity(path: &Path) -> Result<Identity, Failure> {
-    identity_by(path, paths::metadata(path))
+    about(path, paths::metadata(path)).map(|(id, _)| id)
 }
 
-/// The same of many, at the same time.
+/// The same of many.
 pub(crate) fn identity_of_each(paths: &[PathBuf]) -> Vec<Result<Identity, Failure>> {
-    let all = paths.iter().zip(paths::metadata_of_each(paths));
-    all.map(|(path, meta)| identity_by(path, meta)).collect()
+    let all = about_each(paths).into_iter();
+    all.map(|about| about.map(|(id, _)| id)).collect()
 }
 
-fn identity_by(path: &Path, meta: io::Result<fs::Metadata>) -> Result<Identity, Failure> {
+/// What many are, with what else the kernel says of them.
+pub(crate) fn about_each(paths: &[PathBuf]) -> Vec<Result<(Identity, fs::Metadata), Failure>> {
+    let all = paths.iter().zip(paths::metadata_of_each(paths));
+    all.map(|(path, meta)| about(path, meta)).collect()
+}
+
+fn about(path: &Path, meta: io::Result<fs::Metadata>) -> Result<(Identity, fs::Metadata), Failure> {
     let meta = meta.map_err(|error| match error.kind() {
         io::ErrorKind::TimedOut => answering::refused(&[path.to_owned()]),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Failure::new(
@@ -94,9 +115,9 @@ fn identity_by(path: &Path, meta: io::Result<fs::Metadata>) -> Result<Identity, 
     })?;
     let kind = meta.file_type();
     if kind.is_block_device() {
-        Ok(Identity::Block(meta.rdev()))
+        Ok((Identity::Block(meta.rdev()), meta))
     } else if kind.is_file() {
-        Ok(Identity::File(meta.dev(), meta.ino()))
+        Ok((Identity::File(meta.dev(), meta.ino()), meta))
     } else {
         let found = format!(
             "{}: neither a block device nor a regular file",
