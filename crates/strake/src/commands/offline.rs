@@ -79,6 +79,7 @@ fn answers(context: &Context, devices: &[PathBuf]) -> Answers<PathBuf> {
 /// What devices carry, and those of which it is not known: some do not answer.
 fn looked(context: &Context) -> find::Scan {
     let Answers { found, silent, .. } = answers(context, &[]);
+    say_once(context, &sysfs::each_once(&found).unknown, unknown_text);
     let mut scan = find::scan(&found);
     scan.unread.extend(silent);
     scan
@@ -86,16 +87,27 @@ fn looked(context: &Context) -> find::Scan {
 
 /// Says once which devices do not answer.
 fn say_silent(context: &Context, silent: &[PathBuf]) {
+    say_once(context, silent, silent_text);
+}
+
+fn say_once(context: &Context, devices: &[PathBuf], text: fn(&[PathBuf]) -> String) {
     static SAID: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    let new: Vec<PathBuf> = silent
+    let new: Vec<PathBuf> = devices
         .iter()
         .filter(|s| said.insert((*s).clone()))
         .cloned()
         .collect();
     if !new.is_empty() {
-        context.aside(&silent_text(&new));
+        context.aside(&text(&new));
     }
+}
+
+/// Of devices of which the kernel says only an error.
+fn unknown_text(devices: &[PathBuf]) -> String {
+    let they = size::verb(devices.len(), "it carries", "they carry");
+    let devices = partly::all(devices);
+    format!("{devices}: cannot be read, so what {they} is not known")
 }
 
 fn silent_text(silent: &[PathBuf]) -> String {
@@ -158,9 +170,11 @@ fn pick(context: &Context, all: Vec<FoundArray>, name: &str) -> Result<FoundArra
         }
         let Answers { found, silent, .. } = answers(context, &[]);
         let unread = unread(&found);
+        let unknown = sysfs::each_once(&found).unknown;
         let (code, why) = match (unread.is_empty(), silent.is_empty()) {
             (false, _) => (Code::Permission, unread_text(&unread)),
             (true, false) => (Code::DeviceSilent, silent_text(&silent)),
+            (true, true) if !unknown.is_empty() => (Code::DeviceSilent, unknown_text(&unknown)),
             (true, true) => {
                 if let Err(error) = context.dir.missing(&[], |_| false) {
                     return context.dir.not_known(&error);

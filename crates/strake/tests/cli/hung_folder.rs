@@ -46,11 +46,17 @@ impl HungFolder {
     }
 }
 
+impl HungFolder {
+    /// What waits for its server gets an error, and so does what comes then.
+    fn lose_server(&mut self) {
+        let _ = self.server.kill();
+        self.server.wait().expect("it ends");
+    }
+}
+
 impl Drop for HungFolder {
     fn drop(&mut self) {
-        // What waits for its server gets an error.
-        self.server.kill().expect("it runs");
-        self.server.wait().expect("it ends");
+        self.lose_server();
         let _ = Command::new("umount").arg("-l").arg(&self.folder).status();
     }
 }
@@ -72,7 +78,7 @@ fn a_folder_of_members_that_hangs_holds_up_no_other_array() {
     rig.create("other", "1", &["--export", "none"], &other).ok();
     rig.run(&["stop", "other"]).ok();
     rig.stop_daemon();
-    let Some(hung) = HungFolder::over(folder) else {
+    let Some(mut hung) = HungFolder::over(folder) else {
         return;
     };
     // Without a daemon, too.
@@ -102,6 +108,20 @@ fn a_folder_of_members_that_hangs_holds_up_no_other_array() {
     assert!(refused.err.contains(&far[0]), "{refused:?}");
     let named = within(&rig, 60, &["create", "x", "--level", "1", &far[0], &far[1]]);
     named.refused(4, "device-silent");
+    // An error is no absence, with a daemon and without.
+    hung.lose_server();
+    let said = |rig: &Rig| {
+        for command in [["show", "far"], ["forget", "far"]] {
+            let run = within(rig, 60, &command).refused(4, "device-silent");
+            assert!(run.err.contains(&far[0]), "{run:?}");
+        }
+        let all = within(rig, 60, &["show"]);
+        assert!(format!("{all:?}").contains(&far[0]), "{all:?}");
+    };
+    said(&rig);
+    rig.stop_daemon();
+    said(&rig);
+    rig.start_daemon();
     drop(hung);
     rig.until("the array to be served", || {
         within(&rig, 60, &["show", "far"]).json()["state"] == "optimal"
