@@ -29,6 +29,8 @@ static RESERVED: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes of those that are not allocated yet, with what the threads of their arrays need.
 static PENDING: AtomicU64 = AtomicU64::new(0);
+/// Bytes of those that are promised to arrays which have not started yet.
+static PROMISED: AtomicU64 = AtomicU64::new(0);
 /// One array is decided on at a time: two that start at once, of which one has room, are not both
 /// refused for the other.
 static DECIDES: Mutex<()> = Mutex::new(());
@@ -102,8 +104,20 @@ pub struct Promise(Mutex<Option<Reserved>>);
 impl Promise {
     /// Takes it, or gives it back where it is not enough.
     fn redeem(&self, bytes: u64) -> Option<Reserved> {
+        self.take().filter(|reserved| reserved.bytes >= bytes)
+    }
+
+    fn take(&self) -> Option<Reserved> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        kept.filter(|reserved| reserved.bytes >= bytes)
+        let bytes = kept.as_ref().map_or(0, |reserved| reserved.bytes);
+        PROMISED.fetch_sub(bytes, Ordering::Relaxed);
+        kept
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        drop(self.take());
     }
 }
 
@@ -133,6 +147,7 @@ fn of_threads(shards: u16) -> u64 {
 pub(crate) fn promise(bytes: u64, shards: u16) -> Result<Promise, ServeError> {
     let tried = (tried_for(shards) as u64 * OF_THREAD).min(STACKS_KEPT);
     let reserved = reserve_beside(bytes, shards, FOR_MAKING + tried)?;
+    PROMISED.fetch_add(bytes, Ordering::Relaxed);
     Ok(Promise(Mutex::new(Some(reserved))))
 }
 
@@ -158,8 +173,9 @@ fn reserve_beside(bytes: u64, shards: u16, beside: u64) -> Result<Reserved, Serv
     let pending = PENDING.fetch_add(needs, Ordering::Relaxed);
     let reserved = Reserved::new(bytes, needs);
     fits(bytes, others, &bounds())?;
-    // What others have reserved and use is not in there any more; what they do not use yet is.
-    fits(bytes, pending, available().as_slice())?;
+    // What others have reserved and use is not in there any more; what is promised is.
+    let promised = PROMISED.load(Ordering::Relaxed);
+    fits(bytes, promised, available().as_slice())?;
     let held = (FOR_DAEMON + threads).saturating_add(pending);
     fits(bytes, 0, &left_beside(held))?;
     Ok(reserved)

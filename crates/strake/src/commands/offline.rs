@@ -292,9 +292,9 @@ fn unread_text(unread: &[String]) -> String {
 fn unread(paths: &[PathBuf]) -> Vec<String> {
     use rustix::fs::{Access, access};
     let ask = |path: &Path| Ok(access(path, Access::READ_OK) == Err(rustix::io::Errno::ACCESS));
-    let denied = |path: &&PathBuf| paths::in_time(path, ask).unwrap_or_default();
-    let shown = |path: &PathBuf| path.display().to_string();
-    paths.iter().filter(denied).map(shown).collect()
+    let all = paths.iter().zip(paths::each(paths, ask));
+    let denied = all.filter(|(_, denied)| denied.as_ref().is_ok_and(|denied| *denied));
+    denied.map(|(path, _)| path.display().to_string()).collect()
 }
 
 /// Makes an array.
@@ -568,7 +568,8 @@ pub(crate) fn foreground(context: &Context, name: &str, args: &StartArgs) -> End
     running::check_export(args.export.as_deref())?;
     let devices = absolutes(&args.devices);
     for device in &devices {
-        sysfs::identity(device).or_else(|failure| match device.is_dir() {
+        let is_folder = |failure: &Failure| failure.code == Code::DeviceKind && device.is_dir();
+        sysfs::identity(device).or_else(|failure| match is_folder(&failure) {
             true => Ok(sysfs::Identity::Block(0)),
             false => Err(failure),
         })?;

@@ -5,7 +5,8 @@
 //! Invariants: an array has one task of a kind at a time; where one is to begin meanwhile, that is
 //! told again when it has ended, if anybody listens (`again`); a task is waited for no longer than
 //! [`PATIENCE`], and looked after at each later look; a panic in one is an event. Deliberately
-//! absent: an end of a task that hangs; what it does has bounds of its own.
+//! absent: an end of a task that hangs; what it does has bounds of its own. Where no thread is to
+//! be had, those of rounds are done one after the other, by the thread of the round (`inline`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};

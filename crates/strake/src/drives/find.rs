@@ -694,7 +694,11 @@ fn unfit(path: &Path, aside: engine::Aside) -> Failure {
 /// Files and devices that paths stand for: a folder stands for the regular files in it.
 pub(crate) fn expand(paths: &[PathBuf]) -> Vec<PathBuf> {
     let mut all = Vec::new();
-    for path in paths {
+    for (path, about) in paths.iter().zip(paths::metadata_of_each(paths)) {
+        if !about.is_ok_and(|about| about.is_dir()) {
+            all.push(path.clone());
+            continue;
+        }
         // What is in it: what is beside it may answer.
         let inside = path.join("*");
         let files = paths::in_time(&inside, |inside: &Path| {

@@ -29,22 +29,22 @@ pub(crate) enum Identity {
 #[derive(Debug, Default)]
 pub(crate) struct Each {
     pub(crate) devices: Vec<(PathBuf, Identity)>,
-    /// Those of which the kernel does not say what they are: no answer, or an error.
+    /// Those of which the kernel does not say what they are: no answer, or a file system failed.
     pub(crate) unknown: Vec<PathBuf>,
 }
 
 /// See [`Each`].
 pub(crate) fn each_once(paths: &[PathBuf]) -> Each {
     let mut each = Each::default();
-    for (path, identity) in paths.iter().zip(identity_of_each(paths)) {
-        match identity {
+    for (path, meta) in paths.iter().zip(paths::metadata_of_each(paths)) {
+        let hides = meta.as_ref().is_err_and(paths::hides);
+        match about(path, meta).map(|(id, _)| id) {
             Ok(id) if each.devices.iter().all(|(_, other)| *other != id) => {
                 each.devices.push((path.clone(), id));
             }
-            // The same again.
-            Ok(_) => {}
-            Err(why) if matches!(why.code, Code::DeviceNotFound | Code::DeviceKind) => {}
-            Err(_) => each.unknown.push(path.clone()),
+            Err(_) if hides => each.unknown.push(path.clone()),
+            // The same again, or nothing is there.
+            _ => {}
         }
     }
     each
