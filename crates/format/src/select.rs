@@ -244,12 +244,12 @@ pub fn past(own: &Superblock, table: &Superblock) -> Past {
     let first = Generation(known.heard.0 + u64::from(known.gap));
     // The member had it, in the history of the table and in its own.
     let at = known.heard.min(has);
-    // In one history neither number falls: an older epoch with as new a generation is of another.
-    if row.is_some() && own.epoch < table.epoch && has >= table.generation {
+    if is_branch(own, table, at) {
+        Past::Branch { has, at }
+    } else if row.is_some() && own.epoch < table.epoch && has >= table.generation {
+        // In one history neither number falls: this one is of another.
         let first = table.generation;
         Past::Other { has, first }
-    } else if is_branch(own, table, at) {
-        Past::Branch { has, at }
     } else if has < known.heard {
         let heard = known.heard;
         Past::Older { has, heard }

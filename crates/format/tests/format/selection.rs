@@ -547,6 +547,12 @@ fn a_member_of_another_branch_makes_no_array_with_the_others() {
             "{refused:?}"
         );
     }
+    // Its generation is as new as that of a table of a later epoch.
+    let mut later = change(&found[0], 2, SlotState::InSync);
+    later.slots[2].known = found[0].slots[2].known;
+    later.generation = has;
+    assert!(found[2].epoch < later.epoch);
+    assert_eq!(past(&found[2], &later), Past::Branch { has, at });
     // It went on for longer, or for less.
     let own = |generation, sessions: &Sessions| Superblock {
         generation: Generation(generation),

@@ -12,7 +12,7 @@
 
 use strake_engine::event::*;
 use strake_engine::units::*;
-use strake_engine::{Array, StartError};
+use strake_engine::{Array, Aside, StartError};
 use strake_format::{
     Layout, MemberUuid, RegionState, SUPERBLOCK_BYTES, SelectError, SlotState, Superblock,
     copy_to_replace, region_map, unreadable,
@@ -157,7 +157,9 @@ impl World {
         match refusal {
             None => Ok(self.chance.faults.percent(50)),
             Some(StartError::DirtyDegraded) if forced => Ok(self.chance.faults.percent(50)),
-            Some(error) if forced => self.failure(format!("force starts in spite of: {error}")),
+            Some(error) if forced && !has_emptied(&error) => {
+                self.failure(format!("force starts in spite of: {error}"))
+            }
             Some(error) => {
                 self.note(format!("still refused: {error}"));
                 self.stats.beyond_refusals += 1;
@@ -597,4 +599,21 @@ impl World {
             }
         }
     }
+}
+
+/// Too few are there without those that lost their content, and force takes these too.
+fn has_emptied(error: &StartError) -> bool {
+    let StartError::TooFewMembers {
+        missing,
+        tolerated,
+        aside,
+    } = error
+    else {
+        return false;
+    };
+    let emptied = aside
+        .iter()
+        .filter(|(_, aside)| matches!(aside, Aside::Emptied { .. }));
+    let emptied = emptied.count();
+    emptied > 0 && missing.saturating_sub(emptied) <= *tolerated
 }
