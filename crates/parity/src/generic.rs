@@ -35,6 +35,9 @@ const GROUP_ROWS: usize = 4;
 /// bounds checks and loop ends for each vector.
 const RUN: usize = 4;
 
+/// The longer run, for XOR alone: 8 sums and one source are all that it holds.
+const LONG_RUN: usize = 8;
+
 /// The shorter run, for matrices with so many outputs that no registers would be left for sources
 /// and tables.
 const SHORT_RUN: usize = 2;
@@ -541,7 +544,12 @@ fn run<I: Isa, T: Target<I>, const COLD: bool>(
                         row,
                         target,
                     };
-                    stride::<I, _, COLD>(isa, range.clone(), step);
+                    let range = range.clone();
+                    if COLD {
+                        stride::<I, _, COLD>(isa, range, step);
+                    } else {
+                        walk::<I, _, LONG_RUN, COLD>(isa, range, step);
+                    }
                 }
             }
             Shape::Horner if map.rows.len() == 2 => {
