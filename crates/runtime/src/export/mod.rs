@@ -295,11 +295,11 @@ impl Running {
         }
     }
 
-    /// Listens again where a socket's file was removed. A block device has none.
-    pub(crate) fn listen_again(&self) -> std::io::Result<()> {
+    /// The socket's file. A block device has none.
+    pub(crate) fn socket_file(&self) -> Option<nbd::SocketFile> {
         match self {
-            Running::Nbd(server) => server.listen_again(),
-            Running::Ublk(_) | Running::None => Ok(()),
+            Running::Nbd(server) => Some(server.socket_file()),
+            Running::Ublk(_) | Running::None => None,
         }
     }
 

@@ -118,7 +118,7 @@ pub struct Serving {
     target: export::Target,
     pub(crate) export_kind: ExportKind,
     pub(crate) requests: Option<NonZeroU32>,
-    pub(crate) nbd_socket: PathBuf,
+    called: Mutex<Called>,
     devices: Arc<Devices>,
     tallies: Arc<[Tally]>,
     client_memory: Arc<[SharedPool]>,
@@ -300,7 +300,7 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
         return Ok((serving, events));
     }
     let left = config.recover_ublk.map(Left::of_array);
-    match plan.serve(serving.target(), &serving.nbd_socket, left) {
+    match plan.serve(serving.target(), &serving.socket(), left) {
         Ok(running) => {
             serving.own().running = Some(running);
             Ok((serving, events))
@@ -313,6 +313,13 @@ pub fn serve(config: ServeConfig) -> Result<(Serving, Receiver<EventRecord>), Se
             Err(error)
         }
     }
+}
+
+/// What exports of the array that begin from now on go by.
+#[derive(Debug)]
+struct Called {
+    name: String,
+    nbd_socket: PathBuf,
 }
 
 /// How an array is exported.
@@ -530,9 +537,15 @@ impl Serving {
     /// What an export that begins now is made from.
     pub(crate) fn target(&self) -> export::Target {
         export::Target {
+            name: locked(&self.called).name.clone(),
             geometry: self.shape.now(),
             ..self.target.clone()
         }
+    }
+
+    /// Where an export that begins now listens, if it is served by NBD.
+    fn socket(&self) -> PathBuf {
+        locked(&self.called).nbd_socket.clone()
     }
 
     /// Not held while a driver is waited for: every look at the array takes it.
@@ -550,12 +563,14 @@ impl Serving {
     /// there. Block devices have numbers, not names.
     ///
     /// # Errors
-    /// The socket cannot be moved; all is as before.
+    /// The socket cannot be moved: it stays where it is until the array is served anew.
     pub fn rename_export(&self, name: &ArrayName, nbd_socket: &Path) -> io::Result<()> {
-        match &self.own().running {
-            Some(Running::Nbd(server)) => server.rename(name.as_str(), nbd_socket),
-            Some(Running::Ublk(_) | Running::None) | None => Ok(()),
-        }
+        *locked(&self.called) = Called {
+            name: name.as_str().to_owned(),
+            nbd_socket: nbd_socket.to_owned(),
+        };
+        let file = self.own().running.as_ref().and_then(Running::socket_file);
+        file.map_or(Ok(()), |file| file.rename(name.as_str(), nbd_socket))
     }
 
     /// A way to give requests from within this process.
@@ -641,6 +656,10 @@ impl ThreadStart {
             }
         }
         let lifecycle = Mutex::new(lifecycle_receiver);
+        let called = Called {
+            name: exports.name.clone(),
+            nbd_socket: exports.nbd_socket,
+        };
         let target = export::Target {
             name: exports.name,
             tag: exports.tag,
@@ -658,7 +677,7 @@ impl ThreadStart {
             target,
             export_kind: exports.kind,
             requests: exports.requests,
-            nbd_socket: exports.nbd_socket,
+            called: Mutex::new(called),
             devices,
             tallies,
             client_memory,

@@ -156,12 +156,14 @@ impl Serving {
     /// # Errors
     /// A socket cannot be made, or another process listens there.
     pub fn listen_again(&self) -> std::io::Result<()> {
-        let own = self.own().running.as_ref().map(Running::listen_again);
-        let volumes = self.served(|volumes| {
-            let again = |served: &Served| served.running.listen_again();
-            volumes.values().map(again).fold(Ok(()), Result::and)
+        let own = self.own().running.as_ref().and_then(Running::socket_file);
+        let volumes: Vec<_> = self.served(|volumes| {
+            let files = volumes.values().map(|served| served.running.socket_file());
+            files.flatten().collect()
         });
-        own.unwrap_or(Ok(())).and(volumes)
+        let all = own.into_iter().chain(volumes);
+        all.map(|file| file.listen_again())
+            .fold(Ok(()), Result::and)
     }
 
     /// Answers what is in flight and takes a volume's export away.
@@ -194,7 +196,7 @@ impl Serving {
     pub fn expose(&self) -> Result<(), ServeError> {
         self.expose_by(|target| {
             let plan = Plan::choose(self.export_kind, self.requests, None)?;
-            plan.serve(target, &self.nbd_socket, None)
+            plan.serve(target, &self.socket(), None)
         })
     }
 
@@ -311,7 +313,7 @@ impl LocalClient {
 mod tests {
     use std::sync::mpsc::channel;
 
-    use strake_format::Level;
+    use strake_format::{ArrayName, Level};
 
     use super::*;
     use crate::export::nbd::Server;
@@ -366,5 +368,27 @@ mod tests {
             }
         }
         assert!(matches!(serving.expose(), Err(ServeError::Ended)));
+    }
+
+    /// It listened at the socket of its former name again.
+    #[test]
+    fn an_array_that_was_renamed_is_exposed_by_its_new_name() {
+        let rig = Rig::create(Spec::new(Level::Raid1, 2));
+        let (serving, _events) = rig.serve();
+        let at = |name| rig.socket().with_file_name(name);
+        let name = |name: &str| name.parse::<ArrayName>().expect("a name");
+        let listens = || match serving.export() {
+            Export::Nbd { socket } => socket,
+            other => panic!("{other:?}"),
+        };
+        let renamed = serving.rename_export(&name("second"), &at("second"));
+        renamed.expect("the socket is moved");
+        assert_eq!(listens(), at("second"));
+        serving.withdraw().expect("withdrawn");
+        let renamed = serving.rename_export(&name("third"), &at("third"));
+        renamed.expect("there is nothing to be moved");
+        serving.expose().expect("exposed");
+        assert_eq!(listens(), at("third"));
+        assert_eq!(serving.target().name, "third");
     }
 }

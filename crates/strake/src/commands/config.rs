@@ -19,7 +19,7 @@ use crate::api::config::{
 use crate::cli::args::config::{ConfigCommand, RestoreArgs};
 use crate::cli::client::Client;
 use crate::cli::{Context, DONE, Ended, confirm};
-use crate::commands::offline;
+use crate::commands::{LOOKED, offline, say_unread, unread};
 use crate::common::errors::{Code, Exit, Failure};
 use crate::common::files::replace_patiently;
 use crate::common::size;
@@ -67,7 +67,12 @@ fn check(context: &Context, file: Option<&Path>) -> Ended {
 
 fn write(context: &Context, file: Option<&Path>) -> Ended {
     let (backup, arrays): (BackupJson, Vec<ArrayJson>) = match Client::find(&context.dir)? {
-        Some(client) => (client.get("/v1/config/backup")?, client.get("/v1/arrays")?),
+        Some(client) => {
+            let both = (client.get("/v1/config/backup")?, client.get("/v1/arrays")?);
+            // Arrays and pools of theirs are not in it.
+            say_unread(context, &unread(&client, LOOKED)?);
+            both
+        }
         None => {
             offline::say_no_daemon(context);
             let backup = backup::of_found(

@@ -195,47 +195,9 @@ impl Server {
         self.shared.bound().path.clone()
     }
 
-    /// Listens again where the socket's file was removed or replaced. Open connections stay.
-    pub(crate) fn listen_again(&self) -> io::Result<()> {
-        let bound = self.shared.bound().clone();
-        let again = in_time(FILES_PATIENCE, move |_| {
-            if bound.is_there() {
-                return Ok(None);
-            }
-            if let Some(folder) = bound.path.parent() {
-                use std::os::unix::fs::DirBuilderExt;
-                let mut make = std::fs::DirBuilder::new();
-                make.recursive(true).mode(0o700).create(folder)?;
-            }
-            listen(&bound.path).map(Some)
-        })?;
-        let Some(again) = again else {
-            return Ok(());
-        };
-        let before = std::mem::replace(&mut *self.shared.bound(), again);
-        // The thread that accepts wakes up and finds the new one.
-        let _ = rustix::net::shutdown(before.listener.as_fd(), rustix::net::Shutdown::Both);
-        Ok(())
-    }
-
-    /// Listens at another path and under another name from now on. Open connections stay.
-    pub(crate) fn rename(&self, name: &str, socket: &Path) -> io::Result<()> {
-        let (from, to) = (self.socket(), socket.to_owned());
-        in_time(FILES_PATIENCE, move |given_up| {
-            std::fs::rename(&from, &to)?;
-            match given_up.load(Ordering::SeqCst) {
-                true => std::fs::rename(&to, &from),
-                false => Ok(()),
-            }
-        })?;
-        socket.clone_into(&mut self.shared.bound().path);
-        let mut target = self.shared.target();
-        let renamed = Target {
-            name: name.to_owned(),
-            ..Target::clone(&target)
-        };
-        *target = Arc::new(renamed);
-        Ok(())
+    /// Its file, for what may wait for a file system: no lock is held meanwhile.
+    pub(crate) fn socket_file(&self) -> SocketFile {
+        SocketFile(Arc::clone(&self.shared))
     }
 
     /// Answers what is in flight, then closes.
@@ -280,6 +242,57 @@ impl Server {
             tracing::debug!("a client does not read its answers: hung up");
             let _ = open.stream.shutdown(Shutdown::Both);
         }
+    }
+}
+
+/// The file of a server's socket.
+pub(crate) struct SocketFile(Arc<Shared>);
+
+impl SocketFile {
+    /// Listens again where the socket's file was removed or replaced. Open connections stay.
+    pub(crate) fn listen_again(&self) -> io::Result<()> {
+        let bound = self.0.bound().clone();
+        let again = in_time(FILES_PATIENCE, move |_| {
+            if bound.is_there() {
+                return Ok(None);
+            }
+            if let Some(folder) = bound.path.parent() {
+                use std::os::unix::fs::DirBuilderExt;
+                let mut make = std::fs::DirBuilder::new();
+                make.recursive(true).mode(0o700).create(folder)?;
+            }
+            listen(&bound.path).map(Some)
+        })?;
+        let Some(again) = again else {
+            return Ok(());
+        };
+        if self.0.state().stopping {
+            return std::fs::remove_file(&again.path);
+        }
+        let before = std::mem::replace(&mut *self.0.bound(), again);
+        // The thread that accepts wakes up and finds the new one.
+        let _ = rustix::net::shutdown(before.listener.as_fd(), rustix::net::Shutdown::Both);
+        Ok(())
+    }
+
+    /// Listens at another path and under another name from now on. Open connections stay.
+    pub(crate) fn rename(&self, name: &str, socket: &Path) -> io::Result<()> {
+        let (from, to) = (self.0.bound().path.clone(), socket.to_owned());
+        in_time(FILES_PATIENCE, move |given_up| {
+            std::fs::rename(&from, &to)?;
+            match given_up.load(Ordering::SeqCst) {
+                true => std::fs::rename(&to, &from),
+                false => Ok(()),
+            }
+        })?;
+        socket.clone_into(&mut self.0.bound().path);
+        let mut target = self.0.target();
+        let renamed = Target {
+            name: name.to_owned(),
+            ..Target::clone(&target)
+        };
+        *target = Arc::new(renamed);
+        Ok(())
     }
 }
 
