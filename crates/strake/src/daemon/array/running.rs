@@ -628,7 +628,7 @@ impl Running {
         if !serving.status_now()?.superblock.carved {
             return Ok(());
         }
-        let found = format!("the volumes of {name} are served by its name");
+        let found = format!("{name} is carved, and its volumes are served by its name");
         let cure = format!("strake stop {name} first");
         Err(Failure::new(Code::ArrayInUse, found).cure(cure))
     }

@@ -814,9 +814,8 @@ impl Service {
         let running = self.running(array)?;
         running.not_failed()?;
         running.site_of_change(&self.dir, &self.events, |site| {
-            let table = site.table()?;
+            let (table, volume) = site.volume(name)?;
             let after = volumes::delete(&table, name)?;
-            let volume = table.volume(name).expect("it was found").clone();
             if dry_run {
                 site.not_in_use(&volume)?;
                 return Ok(outcome(array, false, &format!("would delete {name}")));
@@ -863,6 +862,15 @@ impl Service {
 }
 
 impl Site<'_> {
+    /// The table, and a volume of it.
+    fn volume(&self, name: &str) -> Result<(VolumeTable, Volume), Failure> {
+        let table = self.table()?;
+        let none = || format!("{} has no volume {name}", self.running.name());
+        let volume = table.volume(name).cloned();
+        let volume = volume.ok_or_else(|| Failure::new(Code::VolumeNotFound, none()))?;
+        Ok((table, volume))
+    }
+
     fn resize(
         &self,
         name: &str,
@@ -871,9 +879,8 @@ impl Site<'_> {
     ) -> Result<OutcomeJson, Failure> {
         let array_name = self.running.name();
         let array = array_name.as_str();
-        let table = self.table()?;
+        let (table, old) = self.volume(name)?;
         let after = volumes::resize(&table, self.ground, name, size_bytes, request.shrink)?;
-        let old = table.volume(name).expect("it was found").clone();
         let shrinks = size_bytes < old.size_bytes;
         if shrinks {
             self.not_in_use(&old)?;
@@ -923,9 +930,8 @@ impl Site<'_> {
     fn rename(&self, name: &str, to: &ArrayName, dry_run: bool) -> Result<OutcomeJson, Failure> {
         let array_name = self.running.name();
         let array = array_name.as_str();
-        let table = self.table()?;
+        let (table, old) = self.volume(name)?;
         let after = volumes::rename(&table, name, to.clone())?;
-        let old = table.volume(name).expect("it was found").clone();
         if to.as_str() == name {
             return Ok(outcome(array, false, "it has this name"));
         }
