@@ -264,9 +264,15 @@ fn what_makes_no_sense_of_a_volume_is_refused_by_name() {
     assert!(odd.err.contains("1000 bytes"), "{odd:?}");
     create("c", "10T").refused(1, "array-full");
     run(&["create", "none", "c", "--size", "1M"]).refused(3, "array-not-found");
-    run(&["delete", "data", "c", "--yes"]).refused(3, "volume-not-found");
-    run(&["show", "data", "c"]).refused(3, "volume-not-found");
-    run(&["resize", "data", "c", "--size", "1M"]).refused(3, "volume-not-found");
+    for one in [
+        &["delete", "data", "c", "--yes"][..],
+        &["show", "data", "c"],
+        &["resize", "data", "c", "--size", "1M"],
+        &["rename", "data", "c", "b"],
+    ] {
+        let none = run(one).refused(3, "volume-not-found");
+        assert!(none.err.contains("data has no volume c"), "{none:?}");
+    }
     run(&["rename", "data", "a", "b"]).refused(4, "volume-exists");
     run(&["rename", "data", "a", "a/b"]).refused(2, "name-invalid");
     // A connected client keeps its volume.
