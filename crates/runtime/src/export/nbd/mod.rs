@@ -73,6 +73,8 @@ impl Bound {
 struct Shared {
     /// Where it listens now.
     bound: Mutex<Bound>,
+    /// Held while the file of the socket is changed, by what may wait for its file system.
+    moves: Mutex<()>,
     /// What new connections get.
     target: Mutex<Arc<Target>>,
     state: Mutex<State>,
@@ -173,6 +175,7 @@ impl Server {
     pub(crate) fn start(socket: &Path, target: Target) -> io::Result<Server> {
         let shared = Arc::new(Shared {
             bound: Mutex::new(bind(socket)?),
+            moves: Mutex::default(),
             target: Mutex::new(Arc::new(target)),
             state: Mutex::default(),
             ended: Condvar::new(),
@@ -195,7 +198,7 @@ impl Server {
         self.shared.bound().path.clone()
     }
 
-    /// Its file, for what may wait for a file system: no lock is held meanwhile.
+    /// Its file, for what may wait for a file system: no lock that looks take is held meanwhile.
     pub(crate) fn socket_file(&self) -> SocketFile {
         SocketFile(Arc::clone(&self.shared))
     }
@@ -251,6 +254,7 @@ pub(crate) struct SocketFile(Arc<Shared>);
 impl SocketFile {
     /// Listens again where the socket's file was removed or replaced. Open connections stay.
     pub(crate) fn listen_again(&self) -> io::Result<()> {
+        let _moves = locked(&self.0.moves);
         let bound = self.0.bound().clone();
         let again = in_time(FILES_PATIENCE, move |_| {
             if bound.is_there() {
@@ -277,6 +281,7 @@ impl SocketFile {
 
     /// Listens at another path and under another name from now on. Open connections stay.
     pub(crate) fn rename(&self, name: &str, socket: &Path) -> io::Result<()> {
+        let _moves = locked(&self.0.moves);
         let (from, to) = (self.0.bound().path.clone(), socket.to_owned());
         in_time(FILES_PATIENCE, move |given_up| {
             std::fs::rename(&from, &to)?;
