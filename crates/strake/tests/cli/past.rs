@@ -644,7 +644,7 @@ fn all_members_from_before_are_never_put_together_with_one_that_joined_since() {
         rig.qemu_io("data", B);
         rig.run(&["stop", "data"]).ok();
     }
-    rig.run(&["start", "data"]).refused(4, "members-missing");
+    rig.run(&["start", "data"]).refused(4, "split-brain");
     rig.run(&all).ok();
     rig.qemu_io("data", IS_B);
     rig.stop_daemon();
