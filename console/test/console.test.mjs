@@ -348,6 +348,18 @@ step("an array of which no drive is found needs help, until it is forgotten", as
   await page.getByText(en["notice.lost"]).waitFor();
   await accessible(page, "an array that is not found");
   await shot(page, "not-found");
+  // What cannot be read may carry it: that the page says, and does not offer to forget it.
+  await page.route("**/v1/arrays", async (route) => {
+    const answer = await route.fetch();
+    const unread = (one) => (one.not_found ? { ...one, may_be_on: ["/dev/nvme7n1"] } : one);
+    await route.fulfill({ response: answer, json: (await answer.json()).map(unread) });
+  });
+  await page.reload();
+  await page.getByText("/dev/nvme7n1").waitFor();
+  assert.equal(await button(page, en.actions).count(), 0, "there is nothing to be done with it");
+  await page.unroute("**/v1/arrays");
+  await page.reload();
+  await page.getByText(en["notice.lost.more"]).waitFor();
   await openActions(page, en["forget.open"]);
   await dialog(page).getByRole("button", { name: en["forget.button"], exact: true }).click();
   await page.getByText(en["overview.healthy"]).waitFor();

@@ -153,9 +153,9 @@ function ArrayEvents({ array }: { array: ArrayInfo }) {
 function Head({ array, onAct }: { array: ArrayInfo; onAct: (act: Act) => void }) {
   const [open, setOpen] = useState(false);
   const stopped = array.state === "stopped";
-  // What has no drive can be neither started nor wiped.
+  // What has no drive can be neither started nor wiped, and what may have one is not forgotten.
   const items: Act[] = array.not_found
-    ? ["forget"]
+    ? mayBeOn(array) ? [] : ["forget"]
     : array.destroyed
       ? ["destroy"]
       : stopped
@@ -173,7 +173,7 @@ function Head({ array, onAct }: { array: ArrayInfo; onAct: (act: Act) => void })
             {t(`${main}.open` as Key)}
           </Button>
         )}
-        <Dropdown
+        {items.length > 0 && <Dropdown
           isOpen={open}
           onOpenChange={setOpen}
           onSelect={() => setOpen(false)}
@@ -194,7 +194,7 @@ function Head({ array, onAct }: { array: ArrayInfo; onAct: (act: Act) => void })
               </DropdownItem>
             ))}
           </DropdownList>
-        </Dropdown>
+        </Dropdown>}
       </div>
       <Facts array={array} />
     </>
@@ -259,6 +259,11 @@ function wayOut(array: ArrayInfo): Key {
   return array.spares.length > 0 ? "notice.degraded.spare" : "notice.degraded.more";
 }
 
+/** Devices that cannot be read and may carry an array of which no drive is found. */
+function mayBeOn(array: ArrayInfo): string {
+  return (array.may_be_on ?? []).join(", ");
+}
+
 /** What is wrong, each with what to do. */
 function Notices({ array }: { array: ArrayInfo }) {
   const name = array.name;
@@ -276,7 +281,9 @@ function Notices({ array }: { array: ArrayInfo }) {
       )}
       {array.not_found && (
         <Alert component="p" variant="danger" isInline title={t("notice.lost")}>
-          {t("notice.lost.more")}
+          {mayBeOn(array)
+            ? t("notice.lost.unread", { devices: mayBeOn(array) })
+            : t("notice.lost.more")}
         </Alert>
       )}
       {condition(array) === "incomplete" && (

@@ -96,6 +96,13 @@ pub(crate) struct ArrayJson {
     pub(crate) volumes: VolumesJson,
 }
 
+impl ArrayJson {
+    /// All that have a device of the array, or had one.
+    pub(crate) fn members_and_spares(&self) -> impl Iterator<Item = &MemberJson> {
+        self.members.iter().chain(&self.spares)
+    }
+}
+
 /// Data that moves to another shape, by a superblock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct MovingJson {

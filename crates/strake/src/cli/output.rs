@@ -466,7 +466,7 @@ fn members(a: &ArrayJson, paint: Paint) -> String {
         "WRITE ERRORS",
         "MISMATCHES",
     ]);
-    for member in a.members.iter().chain(&a.spares) {
+    for member in a.members_and_spares() {
         let cells = vec![
             slot_text(member.slot),
             member.state.clone(),
@@ -648,7 +648,7 @@ fn retries(a: &ArrayJson) -> String {
     let mut table = Table::new(&["SLOT", "TRIED AGAIN", "GOT THROUGH", "FAILED", "RESETS"]);
     let mut any = false;
     let retried = |m: &&MemberJson| m.retries != RetriesJson::default();
-    for member in a.members.iter().chain(&a.spares).filter(retried) {
+    for member in a.members_and_spares().filter(retried) {
         any = true;
         let RetriesJson {
             tries,

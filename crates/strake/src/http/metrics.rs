@@ -492,7 +492,7 @@ fn running_metrics(
         let told = member.device.as_deref().and_then(&told);
         member_metrics(families, name, member, told);
     }
-    for member in array.members.iter().chain(&array.spares) {
+    for member in array.members_and_spares() {
         let Some(device) = member.device.as_deref() else {
             continue;
         };

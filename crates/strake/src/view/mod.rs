@@ -606,8 +606,7 @@ pub(crate) fn shown_member(array: &ArrayJson, text: &str) -> Result<MemberJson, 
         Ok(slot) => m.slot == Some(slot),
         Err(_) => m.device.as_ref() == Some(&path),
     };
-    let mut members = array.members.iter().chain(&array.spares);
-    match members.find(is) {
+    match array.members_and_spares().find(is) {
         Some(member) => Ok(member.clone()),
         None => departed(array, text),
     }

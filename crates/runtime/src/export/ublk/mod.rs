@@ -31,7 +31,7 @@ use std::num::NonZeroU32;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,7 @@ use strake_engine::units::ShardNo;
 use super::{Left, Target, UblkExport, locked};
 use crate::error::ServeError;
 use crate::mail::{Data, Mail, Mode, QueueStart};
+use crate::spawn::spawn;
 pub use left::UblkDevices;
 pub(crate) use queue::{Event, Queue, Stock};
 pub(crate) use waiting::QueueMemory;
@@ -95,19 +96,17 @@ fn ask_once(asked: &Once, choice: &Path) {
         if !program.is_absolute() {
             return;
         }
-        // Where it is missing or knows no such module, opening the driver says the rest.
-        let child = std::process::Command::new(program)
-            .args(["-q", "ublk_drv"])
-            .spawn();
-        let Ok(mut child) = child else { return };
-        let until = Instant::now() + PATIENCE;
-        while matches!(child.try_wait(), Ok(None)) {
-            if Instant::now() >= until {
-                tracing::warn!("modprobe ublk_drv does not end: it is not waited for");
-                let _ = child.kill();
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        let mut modprobe = std::process::Command::new(program);
+        modprobe.args(["-q", "ublk_drv"]);
+        let (done, ended) = channel();
+        // To begin it may hang, too. It reads nothing of ours, and may stay.
+        let begun = spawn("modprobe", move || {
+            // Where it is missing or knows no such module, opening the driver says the rest.
+            let _ = modprobe.status();
+            let _ = done.send(());
+        });
+        if begun.is_ok() && ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("modprobe ublk_drv does not end: it is not waited for");
         }
     });
 }

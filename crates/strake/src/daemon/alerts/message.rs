@@ -407,7 +407,7 @@ fn state_of(text: &mut String, seen: &Seen) {
             shown(device, ' ')
         );
     }
-    for member in array.members.iter().chain(&array.spares) {
+    for member in array.members_and_spares() {
         let _ = writeln!(text, "  {}", shown(&member_line(member, &seen.drives), ' '));
     }
     if array.spares.is_empty() && !array.not_found {

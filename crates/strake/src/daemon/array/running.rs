@@ -681,8 +681,8 @@ impl Running {
         // One that came back since is not aside any more.
         let back = |aside: &&Aside| {
             let path = aside.path.display().to_string();
-            let mut all = told.members.iter().chain(&told.spares);
-            all.any(|m| m.device.as_ref() == Some(&path))
+            told.members_and_spares()
+                .any(|m| m.device.as_ref() == Some(&path))
         };
         let aside = self.aside.iter().filter(|aside| !back(aside));
         let not_used = status.members.iter().filter_map(|m| self.not_used(m));

@@ -89,6 +89,8 @@ pub(crate) struct Service {
     tasks: OfRounds,
     sources: Sources,
     looks: Looks,
+    /// Where drives are asked how they are: what hangs there may still answer reads.
+    health_looks: Looks,
     limits: Limits,
     changes: Changes,
     running: Mutex<BTreeMap<ArrayUuid, Arc<Running>>>,
@@ -159,6 +161,7 @@ impl Service {
             pool_tries: Tries::default(),
             sources,
             looks: Looks::default(),
+            health_looks: Looks::default(),
             limits,
             changes: Changes::default(),
             running: Mutex::default(),
@@ -821,8 +824,8 @@ pub(super) fn joining_notes(running: &Running, paths: &[PathBuf]) -> Result<Vec<
     });
     let mut notes: Vec<String> = note.collect();
     let json = running.json()?;
-    let all = json.members.iter().chain(&json.spares);
-    let before: Vec<PathBuf> = all
+    let before: Vec<PathBuf> = json
+        .members_and_spares()
         .filter_map(|m| m.device.as_ref().map(PathBuf::from))
         .collect();
     notes.extend(make::of_devices(&before, paths));

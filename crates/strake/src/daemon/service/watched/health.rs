@@ -4,12 +4,13 @@
 //! that hangs holds up no monitoring. Deliberately absent: what the bytes of a drive mean
 //! (`drives::machine::health`), and history (`daemon::state::wear`).
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::api::{MemberJson, WearJson, WearMemberJson};
 use crate::common::errors::Failure;
+use crate::daemon::array::running::Running;
 use crate::daemon::events::Happened;
 use crate::daemon::service::{Service, locked};
 use crate::drives::machine::health;
@@ -81,26 +82,36 @@ impl Service {
     }
 
     fn ask(&self, all: bool) {
-        let mut in_use = BTreeSet::new();
-        for running in self.all_running() {
-            let Ok(array) = running.json() else { continue };
+        let answers = self.ask_all(Running::json).into_iter();
+        let arrays: Vec<_> = answers
+            .filter_map(|(running, array)| Some((running, array.ok()?)))
+            .collect();
+        let in_use: BTreeSet<String> = arrays
+            .iter()
+            .flat_map(|(_, array)| array.members_and_spares())
+            .filter_map(|member| member.device.clone())
+            .collect();
+        let asked = in_use
+            .iter()
+            .filter(|device| all || self.told(device).is_none());
+        let answers = self.health_of(asked.map(PathBuf::from).collect());
+        for (running, array) in &arrays {
             let mut worn = Vec::new();
-            for member in array.members.iter().chain(&array.spares) {
+            for member in array.members_and_spares() {
                 let Some(device) = &member.device else {
                     continue;
                 };
-                in_use.insert(device.clone());
-                if !all && locked(&self.told).contains_key(device) {
+                let Some(answer) = answers.get(Path::new(device)) else {
                     continue;
-                }
-                let Ok(health) = health::of(Path::new(device)) else {
+                };
+                let Ok(health) = answer else {
                     let told = DriveTold::of_kernel(Path::new(device));
                     locked(&self.told).insert(device.clone(), told);
                     continue;
                 };
-                locked(&self.told).insert(device.clone(), DriveTold::of(&health));
+                locked(&self.told).insert(device.clone(), DriveTold::of(health));
                 worn.push((device.clone(), health.percentage_used));
-                for news in self.wear.note(SystemTime::now(), &health) {
+                for news in self.wear.note(SystemTime::now(), health) {
                     self.events.note(Happened {
                         array: Some(array.name.clone()),
                         slot: member.slot,
@@ -110,11 +121,27 @@ impl Service {
                 }
             }
             if all {
-                self.relieve_worn(&running, &worn);
+                self.relieve_worn(running, &worn);
             }
         }
         // Another drive may come to have the path of one that is gone.
         locked(&self.told).retain(|device, _| in_use.contains(device));
+    }
+
+    /// Asks these drives, all at once: what each says, or why it says nothing. A drive that hangs
+    /// holds up none of the others.
+    fn health_of(&self, devices: Vec<PathBuf>) -> BTreeMap<PathBuf, Result<Health, String>> {
+        let look = |path: &Path| (path.to_owned(), health::of(path));
+        let answers = self.health_looks.each(&devices, look);
+        let because = |why: &str, path| (path, Err(why.to_owned()));
+        let silent = answers.silent.into_iter();
+        let mut all: BTreeMap<_, _> = devices
+            .into_iter()
+            .map(|path| because("not there", path))
+            .collect();
+        all.extend(silent.map(|path| because("no answer", path)));
+        all.extend(answers.found);
+        all
     }
 
     /// What the drive at this path told when it was asked last.
@@ -126,11 +153,14 @@ impl Service {
     /// there is none).
     pub(crate) fn wear(&self, name: &str, since: Option<Duration>) -> Result<WearJson, Failure> {
         let array = self.running(name)?.json()?;
+        let devices = array
+            .members_and_spares()
+            .filter_map(|member| member.device.as_ref());
+        let answers = self.health_of(devices.map(PathBuf::from).collect());
         let of = |member: &MemberJson| {
-            let health = match &member.device {
-                Some(device) => health::of(Path::new(device)),
-                None => Err("no device".to_owned()),
-            };
+            let device = member.device.as_ref().map(Path::new);
+            let health = device.and_then(|device| answers.get(device).cloned());
+            let health = health.unwrap_or_else(|| Err("no device".to_owned()));
             let (wear, reason) = match health {
                 Ok(health) => (self.wear.member(SystemTime::now(), since, &health), None),
                 Err(reason) => (WearMemberJson::default(), Some(reason)),
@@ -142,7 +172,7 @@ impl Service {
                 ..wear
             }
         };
-        let members = array.members.iter().chain(&array.spares).map(of).collect();
+        let members = array.members_and_spares().map(of).collect();
         Ok(WearJson {
             name: array.name,
             members,
