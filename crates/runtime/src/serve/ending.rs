@@ -12,7 +12,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use strake_engine::event::{Changed, Command, CommandError};
-use strake_format::VolumeUuid;
+use strake_format::{Superblock, VolumeUuid};
 
 use crate::error::ServeError;
 use crate::export::locked;
@@ -37,6 +37,8 @@ pub struct Stopped {
     pub result: Result<(), ServeError>,
     /// Devices that stay busy because the kernel still has I/O on them.
     pub busy: Vec<PathBuf>,
+    /// What members have where it stopped cleanly.
+    pub superblock: Option<Superblock>,
 }
 
 /// What a wait came to. Where all threads turn, a member keeps the array from being quiet.
@@ -65,8 +67,11 @@ impl Serving {
     /// answer, is left as a kill would leave it.
     pub fn end_within(&self, patience: Duration) -> Stopped {
         let result = self.become_quiet(patience);
+        let status = || self.status_within(SAYS_PATIENCE).ok();
+        let superblock = result.is_ok().then(status).flatten();
         Stopped {
             result,
+            superblock: superblock.map(|status| status.superblock),
             busy: self.threads.end(),
         }
     }

@@ -12,6 +12,7 @@ pub(crate) fn too_few(array: &ArrayJson) -> &'static str {
     let code = array.conflict.as_ref().map(|why| why.code.as_str());
     match (code, array.set_aside.is_empty()) {
         (Some(code), _) if code == Code::MemberTwice.name() => "two devices carry one member of it",
+        (Some(code), _) if code == Code::MembersOlder.name() => "only older members are found",
         (Some(_), _) => "its members contradict each other",
         (None, true) => "too few members found to start it",
         (None, false) => "too few of the members found can be used to start it",

@@ -79,8 +79,8 @@ fn answers(context: &Context, devices: &[PathBuf]) -> Answers<PathBuf> {
 /// What devices carry, and those of which it is not known: some do not answer.
 fn looked(context: &Context) -> find::Scan {
     let Answers { found, silent, .. } = answers(context, &[]);
-    say_once(context, &sysfs::each_once(&found).unknown, unknown_text);
     let mut scan = find::scan(&found);
+    say_once(context, &scan.unread, unknown_text);
     scan.unread.extend(silent);
     scan
 }
@@ -124,6 +124,7 @@ pub(crate) fn scan_json(context: &Context, devices: &[PathBuf]) -> Vec<ScanJson>
     say_unread(context, &paths);
     let found = find::group(find::members(&paths));
     let all = find::scan_json(&found, &pool::find(&paths));
+    let all = context.dir.with_older(all, &found);
     // Of some devices alone nobody knows what the others carry.
     let missing = devices
         .is_empty()
@@ -170,7 +171,7 @@ fn pick(context: &Context, all: Vec<FoundArray>, name: &str) -> Result<FoundArra
         }
         let Answers { found, silent, .. } = answers(context, &[]);
         let unread = unread(&found);
-        let unknown = sysfs::each_once(&found).unknown;
+        let unknown = find::scan(&found).unread;
         let (code, why) = match (unread.is_empty(), silent.is_empty()) {
             (false, _) => (Code::Permission, unread_text(&unread)),
             (true, false) => (Code::DeviceSilent, silent_text(&silent)),
@@ -191,6 +192,7 @@ fn pick(context: &Context, all: Vec<FoundArray>, name: &str) -> Result<FoundArra
 /// An array that no daemon here serves, as `show` says it.
 pub(crate) fn shown(context: &Context, found: &FoundArray) -> ArrayJson {
     let (array, held) = found.not_served_json();
+    let array = context.dir.told_older(found, array);
     let array = context.dir.told_destroyed(array);
     let seats = context.dir.seats(found.uuid);
     say_silent(context, &answering::of(&seats.devices()).silent);

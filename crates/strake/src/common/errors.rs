@@ -318,6 +318,10 @@ catalogue! {
     /// It was destroyed on this machine while members were away.
     Destroyed, "array-destroyed", Refused,
         "strake destroy UUID wipes what is left of it; strake start --force UUID takes it back";
+    /// All that is found is older than what this host served.
+    MembersOlder, "members-older", Refused,
+        "bring the members as they were then; or, if older data is wanted, name the devices: \
+         strake start NAME DEV";
     /// Split-brain.
     SplitBrain, "split-brain", Refused,
         "start it with the members of the half that is right, and add the others anew; \

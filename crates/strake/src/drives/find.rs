@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::io::Errno;
 use strake_engine as engine;
@@ -51,6 +52,8 @@ pub(crate) struct FoundMember {
     pub(crate) also: Vec<PathBuf>,
     /// How large its device was, where that is shorter now and holds all of its data.
     pub(crate) had_bytes: Option<u64>,
+    /// It was not read before.
+    pub(crate) looked_at: SystemTime,
     /// The kernel refuses writes to it.
     read_only: bool,
 }
@@ -818,7 +821,9 @@ pub(crate) fn is_unread(error: &DeviceError) -> bool {
 
 /// The member that a device is; the path where that is not known.
 fn member_at(path: &Path) -> Result<Option<FoundMember>, PathBuf> {
+    let looked_at = SystemTime::now();
     let found = |image, info, trouble| FoundMember {
+        looked_at,
         path: path.to_owned(),
         image,
         info,

@@ -621,7 +621,7 @@ fn a_create_that_one_device_refuses_names_what_it_may_have_left() {
     };
     let [a, b] = ["a", "b"].map(|name| rig.file(name, 64 << 20));
     let create = [
-        "create", "data", "--level", "5", "--export", "none", "--force", "--yes",
+        "create", "refused", "--level", "5", "--export", "none", "--force", "--yes",
     ];
     let ballast = format!("{}/ballast", mount.point);
     // Makes the array where the third device has so many pages.
@@ -846,7 +846,8 @@ fn members_that_contradict_each_other_are_told_alike_by_all_commands() {
     let away = rig.path("away");
     for other in [1, 0] {
         fs::rename(&devices[other], &away).expect("unplugged");
-        assert_eq!(rig.run(&["start", "data", "--export", "none"]).code, 5);
+        let start = ["start", "data", &devices[1 - other], "--export", "none"];
+        assert_eq!(rig.run(&start).code, 5);
         rig.run(&["stop", "data"]).ok();
         fs::rename(&away, &devices[other]).expect("plugged");
     }

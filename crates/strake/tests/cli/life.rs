@@ -605,6 +605,8 @@ fn a_half_that_went_on_alone_is_not_overwritten_unasked() {
     for other in [1, 0] {
         fs::rename(&devices[other], &away).expect("renamed");
         rig.start_daemon_with(&["--wait", "0"]);
+        // The second half starts only where it is named.
+        rig.run(&["start", "data", &devices[1 - other]]);
         rig.until_state("data", "degraded");
         rig.qemu_io("data", &["write -P 3 0 1M"]);
         rig.stop_daemon();

@@ -39,6 +39,7 @@ mod missing;
 mod names;
 mod notes;
 mod numbers;
+mod older;
 mod past;
 mod plan;
 mod pools;

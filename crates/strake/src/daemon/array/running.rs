@@ -276,6 +276,10 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
     dir.not_destroyed(found.uuid, found.name(), how.force)?;
     let opened = opening::open(found, how)?;
     same_name(found, &opened.members)?;
+    // A person that names the devices wants these.
+    if !how.named {
+        dir.not_older(found, &opened.members)?;
+    }
     // Without an older copy of a member that is there nothing is missing.
     let left_out: Vec<Aside> = opened
         .aside
@@ -466,6 +470,7 @@ impl Teller {
     fn tell(&mut self, record: &EventRecord) {
         self.seats.follow(record, &self.aside);
         self.seats.follow_spares(record, self.served().as_deref());
+        self.seats.follow_members(record, self.served().as_deref());
         let mut told = events::describe_with(&self.array, record, &self.aside);
         if let EventKind::SpareGone { member, .. } = record.kind {
             told = self.seats.spares().told(told, member, &self.aside);
@@ -548,6 +553,9 @@ pub(crate) fn start(
         links::link(&links::of_array(&name), id);
     }
     let aside: Arc<[Aside]> = aside.into();
+    if let Ok(status) = serving.status_now() {
+        dir.was_served(&status.superblock);
+    }
     let seats = Keeper::new(dir, found.uuid, &serving);
     let serving = Arc::new(Mutex::new(Some(Arc::new(serving))));
     let teller = Teller {
@@ -950,6 +958,9 @@ impl Running {
         self.unlink_array(&serving);
         self.unlink_volumes(&serving);
         let stopped = end(&serving);
+        if let Some(superblock) = &stopped.superblock {
+            dir.was_served(superblock);
+        }
         // What was not taken over, or does not go, waits for the next start.
         let mut left = self.record();
         left::forget_gone(&mut left, self.uuid);

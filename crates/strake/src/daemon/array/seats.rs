@@ -330,6 +330,18 @@ impl Keeper {
         }
     }
 
+    /// Members are in sync that were not, or are not any more.
+    pub(crate) fn follow_members(&self, event: &EventRecord, serving: Option<&Serving>) {
+        let changed = matches!(
+            event.kind,
+            EventKind::MemberOut { .. } | EventKind::Rebuilt { .. } | EventKind::Returned { .. }
+        );
+        let serving = serving.filter(|_| changed);
+        if let Some(status) = serving.and_then(|serving| serving.status_now().ok()) {
+            self.dir.was_served(&status.superblock);
+        }
+    }
+
     pub(crate) fn spares(&self) -> &Spares {
         &self.spares
     }

@@ -249,6 +249,7 @@ impl Service {
     pub(crate) fn scan_json(&self) -> Vec<ScanJson> {
         let found = self.scan(&[]);
         let all = find::scan_json(&found, &self.scan_pools());
+        let all = self.dir.with_older(all, &found);
         let missing = self.missing_beside(&found).into_iter();
         let missing = missing.map(|one| (one.name.to_string(), one.uuid));
         self.dir.with_known(all, missing, |_| true)

@@ -81,6 +81,7 @@ fn short_service(dir: &Dir, found: &FoundArray, name: &ArrayName) -> Result<Serv
     if let Some(aside) = aside.first() {
         return Err(aside.why.clone());
     }
+    dir.not_older(found, &members)?;
     Ok(ServeConfig {
         members,
         shards: 1,

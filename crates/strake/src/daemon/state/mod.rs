@@ -12,6 +12,7 @@ pub(crate) mod backed_up;
 pub(crate) mod damaged;
 pub(crate) mod destroyed;
 pub(crate) mod heirs;
+pub(crate) mod served;
 pub(crate) mod spares;
 pub(crate) mod wear;
 
@@ -299,8 +300,8 @@ impl Dir {
 
     /// The folders below that for what outlives a restart of the machine.
     fn lasting_folders(&self) -> impl Iterator<Item = PathBuf> {
-        let lasting =
-            ["placement", "scrubs", "restoring", "seats"].map(|name| self.lasting.join(name));
+        let lasting = ["placement", "scrubs", "restoring", "seats", "served"]
+            .map(|name| self.lasting.join(name));
         lasting.into_iter().chain([self.names()])
     }
 
@@ -477,6 +478,7 @@ impl Dir {
         let _ = files::remove(&self.scrubs_file(uuid));
         let _ = files::remove(&self.seats_file(uuid));
         self.forget_spares(uuid);
+        self.not_served_any_more(uuid);
         self.has_inherited(uuid);
         self.disown(uuid, None);
     }

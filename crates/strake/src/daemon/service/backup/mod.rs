@@ -531,6 +531,7 @@ impl Service {
             Readiness::Degraded if outlived() => Ok(None),
             Readiness::Complete | Readiness::Degraded => {
                 self.dir.not_destroyed(array, found.name(), false)?;
+                self.dir.older(found).map_or(Ok(()), Err)?;
                 Ok(Some("is there: strake start serves it"))
             }
             Readiness::Conflicting => {

@@ -142,7 +142,7 @@ impl Service {
         let mut running = self.all_running().into_iter();
         match running.find(|one| one.uuid == found.uuid) {
             Some(running) => self.answer(&running),
-            None => found.not_served_json().0,
+            None => self.not_served(found),
         }
     }
 
@@ -171,7 +171,7 @@ impl Service {
     pub(crate) fn not_served(&self, found: &FoundArray) -> ArrayJson {
         match self.is_running(found.uuid) {
             true => found.stopped_json(),
-            false => found.not_served_json().0,
+            false => self.dir.told_older(found, found.not_served_json().0),
         }
     }
 
