@@ -53,8 +53,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 const PLACE_PATIENCE: Duration = Duration::from_secs(3);
 /// The same while others were turned away.
 const NEXT_PATIENCE: Duration = Duration::from_millis(100);
-/// How long one that is turned away may take for its request.
+/// How long one that is turned away may take for its request, while others wait for their turn.
 const LAST_PATIENCE: Duration = Duration::from_millis(100);
+/// The same where no descriptor is left: no client that says nothing is in the way then.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A descriptor that is kept.
 fn kept() -> Option<File> {
@@ -78,7 +80,7 @@ async fn not_accepted(
     if none_left && kept_back.take().is_some() {
         let next = tokio::time::timeout(PAUSE, listener.accept()).await;
         if let Ok(Ok((stream, _))) = next {
-            turn_away(stream, no_descriptor(error)).await;
+            turn_away(stream, no_descriptor(error), REQUEST_PATIENCE).await;
         }
     } else {
         tokio::time::sleep(PAUSE).await;
@@ -105,7 +107,7 @@ fn no_place() -> Failure {
 }
 
 /// Tells a client why it is not answered, if its request comes soon.
-async fn turn_away(stream: UnixStream, failure: Failure) {
+async fn turn_away(stream: UnixStream, failure: Failure, patience: Duration) {
     let body = serde_json::to_vec(&failure.json()).unwrap_or_default();
     let head = format!(
         "HTTP/1.1 {} \r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
@@ -128,7 +130,7 @@ async fn turn_away(stream: UnixStream, failure: Failure) {
             }
         }
     };
-    let _: Result<io::Result<()>, _> = tokio::time::timeout(LAST_PATIENCE, answered).await;
+    let _: Result<io::Result<()>, _> = tokio::time::timeout(patience, answered).await;
 }
 
 /// Serves until it is dropped.
@@ -151,7 +153,7 @@ pub(crate) async fn serve(listener: UnixListener, app: Router) {
         let place = tokio::time::timeout(patience, places::place(&places, &idle)).await;
         let Ok(place) = place else {
             patience = NEXT_PATIENCE;
-            turn_away(stream, no_place()).await;
+            turn_away(stream, no_place(), LAST_PATIENCE).await;
             continue;
         };
         (told, patience) = (false, PLACE_PATIENCE);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::rig::{self, Rig};
+use crate::rig::{self, Rig, has, skipped};
 
 const NBD: &[&str] = &["--export", "nbd"];
 
@@ -178,6 +178,9 @@ fn every_get_answers_what_the_openapi_document_says() {
 /// Families were scattered over arrays and had neither help nor type.
 #[test]
 fn metrics_are_grouped_and_described_as_prometheus_wants_them() {
+    if !has("qemu-io") {
+        return skipped("qemu-io is not installed");
+    }
     let rig = stage();
     let mut text = body(&rig, "/metrics");
     // What is recent is forgotten where the machine is slow.

@@ -227,7 +227,35 @@ fn a_member_that_another_program_holds_is_a_missing_one_as_long_as_most_are_free
     rig.create("mirror", "1", NBD, &mirror).ok();
     rig.run(&["stop", "mirror"]).ok();
     let _held = hold(&mirror[1]);
-    rig.run(&["start", "mirror"]).refused(4, "device-busy");
+    // The refusal names the way on, and it works.
+    let refused = rig.run(&["start", "mirror"]).refused(4, "device-busy");
+    let way = format!("strake start mirror {}", mirror[0]);
+    let cure = refused.json_error()["cure"].to_string();
+    assert!(cure.contains(&way), "{cure}");
+    assert_eq!(rig.run(&["start", "mirror", &mirror[0]]).code, 5);
+}
+
+/// It was counted as found that another program holds: "force does not start it without them" was
+/// said of an array that force starts.
+#[test]
+fn force_is_advised_by_the_members_that_can_be_used() {
+    let mut rig = Rig::new();
+    let Some(devices) = stopped(&mut rig, "5", 3) else {
+        return;
+    };
+    for bytes in [6 << 20, 64 << 20] {
+        let file = File::options().write(true).open(&devices[0]);
+        let resized = file.and_then(|file| file.set_len(bytes));
+        resized.expect("cut short, and as long again");
+    }
+    let held = File::open(&devices[1]).expect("opened");
+    rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).expect("held");
+    let refused = rig.run(&["start", "data"]).refused(4, "members-emptied");
+    let cure = refused.json_error()["cure"].to_string();
+    assert!(!cure.contains("force does not"), "{cure}");
+    assert!(cure.contains("strake start --force data"), "{cure}");
+    let forced = rig.run(&["start", "data", "--force", "--yes"]);
+    assert_eq!(forced.code, 5, "{forced:?}");
 }
 
 #[test]

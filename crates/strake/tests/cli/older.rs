@@ -1,6 +1,8 @@
 //! Only older members are found: no table says so, and the host knows it.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use crate::rig::*;
 
@@ -114,4 +116,92 @@ fn a_half_of_a_mirror_that_was_out_is_not_served_alone_after_a_crash() {
     fs::rename(&away, &files[1]).expect("brought back");
     rig.until_state("data", "degraded");
     rig.qemu_io("data", IS_B);
+}
+
+/// Members that are in sync, where the array serves.
+fn in_sync(rig: &Rig) -> Option<BTreeSet<String>> {
+    let shown = rig.show("data");
+    let serves = matches!(shown["state"].as_str(), Some("optimal" | "degraded"));
+    let members = shown["members"].as_array().filter(|_| serves)?.iter();
+    let in_sync = members.filter(|m| m["state"] == "in_sync");
+    Some(
+        in_sync
+            .filter_map(|m| m["device"].as_str().map(str::to_owned))
+            .collect(),
+    )
+}
+
+/// Members leave, come back, fail and are rebuilt, between kills and stops. A member that was in
+/// sync when the array served last is enough; where none is there, nothing serves.
+#[test]
+fn whatever_members_did_one_that_was_in_sync_is_needed_and_enough() {
+    let (mut needed, mut enough) = (0, 0);
+    for (life, (level, count)) in [("1", 2), ("5", 3), ("1", 3), ("10", 4)]
+        .into_iter()
+        .enumerate()
+    {
+        let mut number = life as u64 + 1;
+        // Numerical Recipes' generator.
+        let mut draw = |below: u64| {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) % (1 << 32);
+            (number >> 16) % below
+        };
+        let mut rig = Rig::new();
+        rig.start_daemon_with(&["--wait", "0"]);
+        let files = rig.files(count);
+        rig.create("data", level, &["--export", "none"], &files)
+            .ok();
+        let away = |file: &String| format!("{file}.away");
+        let mut last = in_sync(&rig).expect("it serves");
+        let mut told = Vec::new();
+        for _ in 0..12 {
+            let step = draw(4);
+            told.push(step);
+            match step {
+                0 => drop(rig.run(&["fail", "data", &draw(count as u64).to_string()])),
+                1 => files
+                    .iter()
+                    .for_each(|file| drop(rig.run(&["add", "data", file]))),
+                2 => drop(rig.run(&["rebuild", "data", "--wait"])),
+                _ => {
+                    match draw(2) {
+                        0 => rig.kill_daemon(),
+                        _ => rig.stop_daemon(),
+                    }
+                    for file in &files {
+                        match (Path::new(file).exists(), draw(3)) {
+                            (true, 0) => fs::rename(file, away(file)).expect("taken away"),
+                            (false, 0 | 1) => fs::rename(away(file), file).expect("brought back"),
+                            _ => {}
+                        }
+                    }
+                    rig.start_daemon_with(&["--wait", "0"]);
+                    let start = rig.run(&["start", "data"]);
+                    let is_there = |file: &&String| Path::new(file).exists();
+                    let there = last.iter().filter(is_there).count();
+                    let older = start.err.contains("members-older");
+                    let serves = in_sync(&rig).is_some();
+                    assert!(!(older && there > 0), "level {level}, {told:?}: {start:?}");
+                    assert!(
+                        !(serves && there == 0),
+                        "level {level}, {told:?}: {start:?}"
+                    );
+                    needed += u32::from(older);
+                    enough += u32::from(serves && there < last.len());
+                    if !serves {
+                        let gone = files.iter().filter(|file| !Path::new(file).exists());
+                        gone.for_each(|file| fs::rename(away(file), file).expect("brought back"));
+                        rig.run(&["start", "data"]);
+                    }
+                }
+            }
+            // One that just failed is noted a moment later.
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            last = in_sync(&rig).unwrap_or(last);
+        }
+    }
+    assert!(
+        needed > 0 && enough > 0,
+        "{needed} refused, {enough} degraded"
+    );
 }

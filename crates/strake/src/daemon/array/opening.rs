@@ -24,12 +24,14 @@ use strake_runtime::{Device, DeviceError, MemberImage, OpenMode, ServeError};
 
 use crate::common::errors::{Code, Failure};
 use crate::common::partly;
+use crate::common::quoted;
 use crate::common::size;
 use crate::daemon::array::running::Start;
 use crate::daemon::array::seats::Seats;
 use crate::drives::aside::advice;
 use crate::drives::aside::{copies, cut_off};
-use crate::drives::find::{Aside, FoundArray, FoundMember, aside_text};
+use crate::drives::find;
+use crate::drives::find::{Aside, FoundArray, FoundMember, Readiness, aside_text};
 use crate::drives::machine::sysfs;
 use crate::drives::reused;
 use crate::drives::safety;
@@ -141,7 +143,23 @@ impl Opened {
             size::verb(free, "is", "are"),
             size::verb(all.len(), "it is held", "they are held")
         );
-        Err(Failure::new(held.why.code, what).cure(held.why.cure.clone()))
+        let starts = |rest: &FoundArray| {
+            matches!(rest.readiness(), Readiness::Complete | Readiness::Degraded)
+        };
+        let cure = match without(found, &self.aside).filter(starts) {
+            // A person knows what the program is that holds the others.
+            Some(rest) => {
+                let free: Vec<String> = rest.usable().map(|m| quoted(&m.path)).collect();
+                format!(
+                    "{}; or, if the array is in service nowhere: strake start {} {}",
+                    held.why.cure,
+                    rest.name(),
+                    free.join(" ")
+                )
+            }
+            None => held.why.cure.clone(),
+        };
+        Err(Failure::new(held.why.code, what).cure(cure))
     }
 
     /// What [`Opened::claim`] wipes, each with its device.
@@ -172,7 +190,19 @@ pub(crate) fn with_aside(
     aside: &[Aside],
     seats: &Seats,
 ) -> Failure {
-    with_set_aside(with_paths(error, found, seats), found, aside)
+    let without = without(found, aside);
+    let failure = with_paths(error, without.as_ref().unwrap_or(found), seats);
+    with_set_aside(failure, found, aside)
+}
+
+/// The array as a start has it that cannot use these members after all.
+fn without(found: &FoundArray, aside: &[Aside]) -> Option<FoundArray> {
+    let is_used = |member: &&FoundMember| aside.iter().all(|one| one.path != member.path);
+    let used: Vec<FoundMember> = found.members.iter().filter(is_used).cloned().collect();
+    match used.len() < found.members.len() {
+        true => find::group(used).pop(),
+        false => None,
+    }
 }
 
 /// Slots of which no device was found, with what they had.
@@ -272,6 +302,7 @@ fn is_for_members(code: Code) -> bool {
         code,
         Code::MembersMissing
             | Code::MembersEmptied
+            | Code::MembersOlder
             | Code::ArrayNotFound
             | Code::DirtyDegraded
             | Code::DegradedStart

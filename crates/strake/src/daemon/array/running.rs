@@ -278,7 +278,8 @@ fn ready(dir: &Dir, found: &FoundArray, how: &Start) -> Result<Ready, Failure> {
     same_name(found, &opened.members)?;
     // A person that names the devices wants these.
     if !how.named {
-        dir.not_older(found, &opened.members)?;
+        let older = dir.not_older(found, &opened.members);
+        older.map_err(|why| opening::with_set_aside(why, found, &opened.aside))?;
     }
     // Without an older copy of a member that is there nothing is missing.
     let left_out: Vec<Aside> = opened
