@@ -53,10 +53,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 const PLACE_PATIENCE: Duration = Duration::from_secs(3);
 /// The same while others were turned away.
 const NEXT_PATIENCE: Duration = Duration::from_millis(100);
-/// How long one that is turned away may take for its request, while others wait for their turn.
+/// How long the request of one that is turned away may take to begin, and, when it is answered, to
+/// end: others wait for their turn meanwhile.
+const REQUEST_PATIENCE: Duration = Duration::from_millis(500);
 const LAST_PATIENCE: Duration = Duration::from_millis(100);
-/// The same where no descriptor is left: no client that says nothing is in the way then.
-const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A descriptor that is kept.
 fn kept() -> Option<File> {
@@ -80,7 +80,7 @@ async fn not_accepted(
     if none_left && kept_back.take().is_some() {
         let next = tokio::time::timeout(PAUSE, listener.accept()).await;
         if let Ok(Ok((stream, _))) = next {
-            turn_away(stream, no_descriptor(error), REQUEST_PATIENCE).await;
+            turn_away(stream, no_descriptor(error)).await;
         }
     } else {
         tokio::time::sleep(PAUSE).await;
@@ -107,7 +107,7 @@ fn no_place() -> Failure {
 }
 
 /// Tells a client why it is not answered, if its request comes soon.
-async fn turn_away(stream: UnixStream, failure: Failure, patience: Duration) {
+async fn turn_away(stream: UnixStream, failure: Failure) {
     let body = serde_json::to_vec(&failure.json()).unwrap_or_default();
     let head = format!(
         "HTTP/1.1 {} \r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
@@ -116,8 +116,11 @@ async fn turn_away(stream: UnixStream, failure: Failure, patience: Duration) {
         body.len()
     );
     let said = [head.into_bytes(), body].concat();
+    let begun = tokio::time::timeout(REQUEST_PATIENCE, stream.readable()).await;
+    if !matches!(begun, Ok(Ok(()))) {
+        return;
+    }
     let answered = async {
-        stream.readable().await?;
         stream.try_write(&said)?;
         // A client that still sends its request may not read what it was told before that is over.
         let mut request = [0; 4096];
@@ -130,7 +133,7 @@ async fn turn_away(stream: UnixStream, failure: Failure, patience: Duration) {
             }
         }
     };
-    let _: Result<io::Result<()>, _> = tokio::time::timeout(patience, answered).await;
+    let _: Result<io::Result<()>, _> = tokio::time::timeout(LAST_PATIENCE, answered).await;
 }
 
 /// Serves until it is dropped.
@@ -153,7 +156,7 @@ pub(crate) async fn serve(listener: UnixListener, app: Router) {
         let place = tokio::time::timeout(patience, places::place(&places, &idle)).await;
         let Ok(place) = place else {
             patience = NEXT_PATIENCE;
-            turn_away(stream, no_place(), LAST_PATIENCE).await;
+            turn_away(stream, no_place()).await;
             continue;
         };
         (told, patience) = (false, PLACE_PATIENCE);
