@@ -254,6 +254,9 @@ fn force_is_advised_by_the_members_that_can_be_used() {
     let cure = refused.json_error()["cure"].to_string();
     assert!(!cure.contains("force does not"), "{cure}");
     assert!(cure.contains("strake start --force data"), "{cure}");
+    // It was found, and that is not denied.
+    let found = refused.json_error()["found"].to_string();
+    assert!(!found.contains("no device was found"), "{found}");
     let forced = rig.run(&["start", "data", "--force", "--yes"]);
     assert_eq!(forced.code, 5, "{forced:?}");
 }

@@ -190,9 +190,10 @@ pub(crate) fn with_aside(
     aside: &[Aside],
     seats: &Seats,
 ) -> Failure {
-    let without = without(found, aside);
-    let failure = with_paths(error, without.as_ref().unwrap_or(found), seats);
-    with_set_aside(failure, found, aside)
+    // What is set aside was found, and is of no use to a start with force.
+    let used = without(found, aside);
+    let used = used.as_ref().unwrap_or(found);
+    with_set_aside(with_paths(error, found, used, seats), found, aside)
 }
 
 /// The array as a start has it that cannot use these members after all.
@@ -231,8 +232,9 @@ fn absent(found: &FoundArray, seats: &Seats) -> String {
     }
 }
 
-/// The engine knows slots alone: a refusal that is about members found names their devices.
-fn with_paths(error: ServeError, found: &FoundArray, seats: &Seats) -> Failure {
+/// The engine knows slots alone: a refusal that is about members found names their devices. `used`
+/// is the array without those that are set aside.
+fn with_paths(error: ServeError, found: &FoundArray, used: &FoundArray, seats: &Seats) -> Failure {
     let ServeError::Start(StartError::TooFewMembers {
         missing,
         tolerated,
@@ -264,9 +266,9 @@ fn with_paths(error: ServeError, found: &FoundArray, seats: &Seats) -> Failure {
         found: all,
         ..Failure::from(refused(aside))
     };
-    let failure = by_force(failure, found);
+    let failure = by_force(failure, used);
     match (found.cure_of_unused(), absent.is_empty()) {
-        (Some(cure), true) if found.starts_by_force() => {
+        (Some(cure), true) if used.starts_by_force() => {
             let both = format!("{}; or: {cure}", failure.cure);
             failure.cure(both)
         }
